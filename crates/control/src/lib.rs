@@ -1,0 +1,1 @@
+//! The control plane of Evener: configuration, health checks, admin API, life cycle.

@@ -1,0 +1,14 @@
+//! The data plane of Evener: workers, connections, node pools, timers.
+//!
+//! One thread per core, each an epoll loop with its own listeners, connections and
+//! schedulers. The control plane hands a [`Snapshot`] to every worker and steers it by
+//! [`Command`]s; it never touches a job's bytes.
+
+mod access_log;
+mod command;
+pub mod snapshot;
+pub mod stats;
+
+pub use access_log::{LogDrain, LogSink, log_channel};
+pub use command::{Command, Explanation, PoolView, WorkerHandle};
+pub use snapshot::Snapshot;

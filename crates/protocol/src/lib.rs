@@ -1,0 +1,1 @@
+//! Protocol parsers and state machines over byte slices, without I/O.

@@ -1,0 +1,1 @@
+//! Chooses a node for every job: one mechanism, many policies.
