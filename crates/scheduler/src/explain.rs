@@ -1,0 +1,117 @@
+//! What the scheduler shows of itself: each node as it sees it, and why it chose what it chose.
+
+use std::time::Duration;
+
+use evener_model::{NodeId, Time, Weight};
+use thiserror::Error;
+
+use crate::Policy;
+
+/// Why no node was picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+pub enum PickError {
+    /// No node may get jobs, not even in panic.
+    #[error("no node may get jobs")]
+    NoNode,
+    /// Some node could be picked, but all of them are at their most jobs: the job may wait.
+    #[error("all nodes are full")]
+    Full,
+}
+
+/// Whether a node may get jobs, and why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NodeState {
+    /// It may.
+    Up,
+    /// It may, but fewer than its weight says: it is new or back.
+    Warming {
+        /// When it gets its full share.
+        until: Time,
+    },
+    /// An operator drains it, or its weight is 0.
+    Draining,
+    /// The health check says no.
+    Down,
+    /// It failed too often.
+    Ejected {
+        /// When it comes back.
+        until: Time,
+    },
+}
+
+impl NodeState {
+    /// The name in metrics and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            NodeState::Up => "up",
+            NodeState::Warming { .. } => "warming",
+            NodeState::Draining => "draining",
+            NodeState::Down => "down",
+            NodeState::Ejected { .. } => "ejected",
+        }
+    }
+}
+
+/// A node as the scheduler sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeView {
+    /// Which node.
+    pub node: NodeId,
+    /// Whether it may get jobs.
+    pub state: NodeState,
+    /// Its weight as configured or set.
+    pub weight: Weight,
+    /// Its weight as slow start leaves it now; 0 if it gets no jobs.
+    pub effective_weight: f32,
+    /// Jobs in flight, those of other schedulers that share counts included.
+    pub jobs: u32,
+    /// Mean latency, and when it was last fed; `None` before the first job that had one.
+    pub latency: Option<(Duration, Time)>,
+    /// Recent share of failures, 0–1: the latest weigh the most, and time forgives.
+    pub failure_share: f32,
+    /// Times it was ejected.
+    pub ejections: u32,
+}
+
+/// A node that was compared for a placement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// Which node.
+    pub node: NodeId,
+    /// Its jobs before the placement.
+    pub jobs: u32,
+    /// Its weight.
+    pub weight: u32,
+    /// What the policy compared, lower is better; NaN for policies that do not compare.
+    pub score: f32,
+    /// Mean latency and when it was last fed, for policies that look at it.
+    pub latency: Option<(Duration, Time)>,
+}
+
+/// A job placed, or not: what was compared and what was chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placement {
+    /// When.
+    pub time: Time,
+    /// By which policy.
+    pub policy: Policy,
+    /// What came of it.
+    pub choice: Result<NodeId, PickError>,
+    /// Nodes that could have been picked.
+    pub candidates_total: u32,
+    /// Whether the panic threshold had put nodes back that were down or ejected.
+    pub panic: bool,
+    candidates: [Candidate; Placement::CANDIDATES_MAX],
+    len: u8,
+}
+
+impl Placement {
+    /// Candidates that a placement remembers.
+    pub const CANDIDATES_MAX: usize = 8;
+
+    /// The nodes that the policy compared, in the order in which it did; of more than eight, eight,
+    /// the chosen one always among them. Policies that do not compare show what they took.
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates[..usize::from(self.len)]
+    }
+}

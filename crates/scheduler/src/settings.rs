@@ -1,0 +1,254 @@
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// How a pool's scheduler works.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The algorithm.
+    pub policy: Policy,
+    /// The order of `weighted-round-robin`.
+    pub order: Order,
+    /// Nodes that `two-choices` and `peak-ewma` compare for each job, at least 1.
+    pub choices: u8,
+    /// The time between two looks at the counts, for `job-informed`.
+    pub phase: Duration,
+    /// How far above its share of the jobs a node may be, for `bounded-hash`: 125 means 1.25 times.
+    /// Values below 100 are taken as 100.
+    pub load_bound_percent: u32,
+    /// How long a node that is new or back takes to get its full share; zero: no time.
+    pub slow_start: Duration,
+    /// When a node is ejected for failing; `None`: never.
+    pub outlier: Option<Outlier>,
+    /// If less than this share of the nodes (with a weight, not draining) may be picked,
+    /// all of them may; 0: never.
+    pub panic_percent: u8,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            policy: Policy::default(),
+            order: Order::default(),
+            choices: 2,
+            phase: Duration::from_secs(1),
+            load_bound_percent: 125,
+            slow_start: Duration::ZERO,
+            outlier: Some(Outlier::default()),
+            panic_percent: 50,
+        }
+    }
+}
+
+/// When a node is ejected for failing, and for how long.
+///
+/// A failure is an [`Outcome`](evener_model::Outcome) for which the node is to blame:
+/// refused, reset, timed out, or answered with an error of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outlier {
+    /// Failures in a row that eject; 0: never.
+    pub consecutive: u32,
+    /// Share of failures within an interval that ejects; 0: never.
+    pub error_percent: u8,
+    /// Jobs that must have ended in the interval before their share of failures counts.
+    pub requests_min: u32,
+    /// Over how long the share is taken.
+    pub interval: Duration,
+    /// The first ejection; each further one doubles. A node that behaves for an
+    /// interval after it came back has one doubling less.
+    pub ejection: Duration,
+    /// The longest ejection.
+    pub ejection_max: Duration,
+}
+
+impl Default for Outlier {
+    fn default() -> Outlier {
+        Outlier {
+            consecutive: 5,
+            error_percent: 50,
+            requests_min: 20,
+            interval: Duration::from_secs(10),
+            ejection: Duration::from_secs(5),
+            ejection_max: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The order in which `weighted-round-robin` picks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Each node's picks are spread evenly over a round.
+    #[default]
+    Smooth,
+    /// Node after node while each has tokens, as many as its weight.
+    Tokens,
+}
+
+impl Order {
+    /// The name in configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Order::Smooth => "smooth",
+            Order::Tokens => "tokens",
+        }
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Order {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Order, SettingError> {
+        match text {
+            "smooth" => Ok(Order::Smooth),
+            "tokens" => Ok(Order::Tokens),
+            _ => Err(SettingError::Order),
+        }
+    }
+}
+
+/// An algorithm that chooses a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// Each in turn.
+    RoundRobin,
+    /// Each in turn, as often as its weight.
+    WeightedRoundRobin,
+    /// Any.
+    Random,
+    /// Any, as often as its weight.
+    WeightedRandom,
+    /// The fewest jobs.
+    LeastJobs,
+    /// The fewest jobs for its weight.
+    #[default]
+    WeightedLeastJobs,
+    /// The fewest jobs for its weight once it has this one too.
+    ShortestExpectedDelay,
+    /// An idle one; if there is none, the shortest expected delay.
+    NeverQueue,
+    /// The better of two (or more) drawn by weight.
+    TwoChoices,
+    /// In turn, as often as its share of the jobs is short of its weight, seen at each phase.
+    JobInformed,
+    /// The better of two drawn by weight, by latency (peaks count at once) times jobs.
+    PeakEwma,
+    /// The least latency times jobs.
+    LeastTime,
+    /// By the hash of the job's key.
+    SourceHash,
+    /// By the hash of the job's key, on a ring.
+    ConsistentHash,
+    /// By the hash of the job's key, on a ring, but none far above its share of the jobs.
+    BoundedHash,
+    /// By the hash of the job's key, in a table that is even to within a percent.
+    Maglev,
+}
+
+impl Policy {
+    /// All policies.
+    pub const ALL: [Policy; 16] = [
+        Policy::RoundRobin,
+        Policy::WeightedRoundRobin,
+        Policy::Random,
+        Policy::WeightedRandom,
+        Policy::LeastJobs,
+        Policy::WeightedLeastJobs,
+        Policy::ShortestExpectedDelay,
+        Policy::NeverQueue,
+        Policy::TwoChoices,
+        Policy::JobInformed,
+        Policy::PeakEwma,
+        Policy::LeastTime,
+        Policy::SourceHash,
+        Policy::ConsistentHash,
+        Policy::BoundedHash,
+        Policy::Maglev,
+    ];
+
+    /// The name in configuration, metrics and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::RoundRobin => "round-robin",
+            Policy::WeightedRoundRobin => "weighted-round-robin",
+            Policy::Random => "random",
+            Policy::WeightedRandom => "weighted-random",
+            Policy::LeastJobs => "least-jobs",
+            Policy::WeightedLeastJobs => "weighted-least-jobs",
+            Policy::ShortestExpectedDelay => "shortest-expected-delay",
+            Policy::NeverQueue => "never-queue",
+            Policy::TwoChoices => "two-choices",
+            Policy::JobInformed => "job-informed",
+            Policy::PeakEwma => "peak-ewma",
+            Policy::LeastTime => "least-time",
+            Policy::SourceHash => "source-hash",
+            Policy::ConsistentHash => "consistent-hash",
+            Policy::BoundedHash => "bounded-hash",
+            Policy::Maglev => "maglev",
+        }
+    }
+
+    /// Whether it looks at [`Job::key`](evener_model::Job::key).
+    pub const fn hashes(self) -> bool {
+        matches!(self, Policy::SourceHash | Policy::ConsistentHash | Policy::BoundedHash | Policy::Maglev)
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Knows the names of [`Policy::name`], and those that users of LVS and HAProxy know.
+impl FromStr for Policy {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Policy, SettingError> {
+        Ok(match text {
+            "rr" => Policy::RoundRobin,
+            "wrr" => Policy::WeightedRoundRobin,
+            "lc" => Policy::LeastJobs,
+            "wlc" | "leastconn" => Policy::WeightedLeastJobs,
+            "sed" => Policy::ShortestExpectedDelay,
+            "nq" => Policy::NeverQueue,
+            "twos" => Policy::TwoChoices,
+            "sh" => Policy::SourceHash,
+            "mh" => Policy::Maglev,
+            name => return Policy::ALL.into_iter().find(|p| p.name() == name).ok_or(SettingError::Policy),
+        })
+    }
+}
+
+/// Not the name of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// Not a policy.
+    #[error("no such scheduler")]
+    Policy,
+    /// Not an order.
+    #[error("an order is \"smooth\" or \"tokens\"")]
+    Order,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_is_found_by_its_name() {
+        for policy in Policy::ALL {
+            assert_eq!(policy.name().parse(), Ok(policy));
+        }
+        assert_eq!("leastconn".parse(), Ok(Policy::WeightedLeastJobs));
+        assert_eq!("best".parse::<Policy>(), Err(SettingError::Policy));
+    }
+}
