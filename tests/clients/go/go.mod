@@ -1,0 +1,3 @@
+module evener.example/tests/clients
+
+go 1.19
