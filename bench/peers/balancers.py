@@ -5,8 +5,8 @@ All stand on the same footing, as one would run them in production: one worker, 
 each request, node-side connections kept open, and the same headers added to each request
 (X-Forwarded-For, -Proto, -Host and a request id). Where they differ:
 
-* HAProxy does not write log files itself; its lines go into a ring in its memory, which costs
-  formatting but no write (`--haproxy-log none` leaves even that out).
+* HAProxy does not write log files itself, and its ring in memory costs it more than a file costs
+  the others: by default it logs nothing, which is in its favour (`--haproxy-log ring` logs).
 * nginx and Envoy write to a file through a buffer, as Evener does.
 * Evener also adds Via, its default.
 """
