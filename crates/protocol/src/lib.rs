@@ -1,1 +1,7 @@
-//! Protocol parsers and state machines over byte slices, without I/O.
+//! Protocols as state machines over byte slices: no I/O, no clock, no lock.
+//!
+//! The same code runs behind a socket, in a unit test, in a fuzzer and in a
+//! simulated network.
+
+pub mod http1;
+pub mod proxy_protocol;
