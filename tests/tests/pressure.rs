@@ -1,0 +1,241 @@
+//! More work than the nodes take: queues, refusals, retries on another node, budgets, ejection.
+
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+
+use evener_tests::director::{Director, web, web_with};
+use evener_tests::http::{Client, Response};
+use evener_tests::nodes::{self, Gate};
+use evener_tests::{free_address, wait_until};
+
+fn get_in_background(address: SocketAddr) -> JoinHandle<Response> {
+    std::thread::spawn(move || {
+        Client::connect(address).and_then(|mut client| client.get("/x")).expect("an answer")
+    })
+}
+
+fn get(address: SocketAddr) -> Response {
+    Client::connect(address).and_then(|mut client| client.get("/x")).expect("an answer")
+}
+
+fn queued(director: &Director) -> u64 {
+    director.json("/pools/app")["queued"].as_u64().expect("queued")
+}
+
+#[test]
+fn jobs_beyond_max_jobs_wait_and_the_queue_is_bounded() {
+    let gate = Gate::new("gate");
+    let address = free_address();
+    let pool = "max_jobs = 2\nqueue = { limit = 3, timeout = \"60s\" }";
+    let director = Director::start(&web_with(address, "", &[gate.node.address], pool));
+    let mut waiting: Vec<_> = (0..5).map(|_| get_in_background(address)).collect();
+    wait_until("two jobs on the node and three in the queue", || gate.held() == 2 && queued(&director) == 3);
+    assert_eq!(director.jobs(), 2);
+
+    let refused = get(address);
+    assert_eq!(refused.status, 503);
+    assert!(
+        refused.header("Retry-After").is_some_and(|seconds| seconds.parse::<u32>().is_ok()),
+        "{:?}",
+        refused.head
+    );
+
+    gate.pass();
+    wait_until("one job to end and a waiting one to take its place", || {
+        gate.held() == 2 && queued(&director) == 2
+    });
+    gate.open();
+    for answer in waiting.drain(..) {
+        assert_eq!(answer.join().expect("no panic").text(), "gate");
+    }
+    wait_until("the jobs to end", || director.jobs() == 0 && queued(&director) == 0);
+}
+
+#[test]
+fn jobs_do_not_wait_for_ever() {
+    let gate = Gate::new("gate");
+    let address = free_address();
+    let pool = "max_jobs = 1\nqueue = { limit = 10, timeout = \"300ms\" }";
+    let director = Director::start(&web_with(address, "", &[gate.node.address], pool));
+    let first = get_in_background(address);
+    wait_until("the node to be full", || gate.held() == 1);
+    let late = get(address);
+    assert_eq!(late.status, 503);
+    assert!(late.header("Retry-After").is_some());
+    gate.open();
+    assert_eq!(first.join().expect("no panic").status, 200);
+    wait_until("the jobs to end", || director.jobs() == 0 && queued(&director) == 0);
+}
+
+#[test]
+fn a_client_that_leaves_gives_up_its_place() {
+    let gate = Gate::new("gate");
+    let address = free_address();
+    let pool = "max_jobs = 1\nqueue = { limit = 10, timeout = \"60s\" }";
+    let director = Director::start(&web_with(address, "", &[gate.node.address], pool));
+    let first = get_in_background(address);
+    wait_until("the node to be full", || gate.held() == 1);
+    let mut second = Client::connect(address).expect("the listener accepts");
+    second.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    wait_until("the second to wait", || queued(&director) == 1);
+    drop(second);
+    wait_until("its place to be free", || queued(&director) == 0);
+    gate.open();
+    assert_eq!(first.join().expect("no panic").status, 200);
+    wait_until("the jobs to end", || director.jobs() == 0);
+    assert_eq!(gate.node.seen().len(), 1);
+}
+
+#[test]
+fn a_client_that_leaves_frees_its_node() {
+    let gate = Gate::new("gate");
+    let address = free_address();
+    let director = Director::start(&web(address, &[gate.node.address]));
+    let mut client = Client::connect(address).expect("the listener accepts");
+    client.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    wait_until("the job to be placed", || gate.held() == 1 && director.jobs() == 1);
+    drop(client);
+    wait_until("the job to end", || director.jobs() == 0);
+    gate.open();
+}
+
+#[test]
+fn the_node_with_the_fewest_jobs_is_chosen() {
+    let (busy, free) = (Gate::new("busy"), nodes::named("free"));
+    let address = free_address();
+    let director = Director::start(&web_with(
+        address,
+        "",
+        &[busy.node.address, free.address],
+        "scheduler = \"least-jobs\"",
+    ));
+    let mut held = Vec::new();
+    wait_until("a job to rest on the one node", || {
+        if busy.held() == 0 {
+            held.push(get_in_background(address));
+        }
+        busy.held() == 1
+    });
+    for _ in 0..20 {
+        assert_eq!(get(address).text(), "free");
+    }
+    busy.open();
+    for answer in held {
+        assert_eq!(answer.join().expect("no panic").status, 200);
+    }
+    wait_until("the jobs to end", || director.jobs() == 0);
+}
+
+#[test]
+fn failed_jobs_are_retried_on_another_node() {
+    let (resetting, good) = (nodes::Node::http(|_, stream| nodes::reset(stream)), nodes::named("good"));
+    let address = free_address();
+    let pool = "scheduler = \"round-robin\"\nretry = { attempts = 1, budget = 100 }\neject = \"off\"";
+    let director = Director::start(&web_with(address, "", &[resetting.address, good.address], pool));
+    let mut client = Client::connect(address).expect("the listener accepts");
+    for _ in 0..20 {
+        assert_eq!(client.get("/x").expect("an answer").text(), "good");
+    }
+    let tried = resetting.seen().len();
+    assert!(tried >= 5, "half went there first: {tried}");
+
+    // A POST may have been executed: once it is sent, it is not sent again.
+    let mut statuses = Vec::new();
+    for _ in 0..6 {
+        statuses.push(client.post("/x", b"once").expect("an answer").status);
+    }
+    let posts = |node: &nodes::Node| node.seen().iter().filter(|request| request.method() == "POST").count();
+    assert_eq!(posts(&resetting) + posts(&good), 6, "each POST reached one node: {statuses:?}");
+    assert_eq!(statuses.iter().filter(|&&status| status == 502).count(), posts(&resetting));
+    wait_until("the jobs to end", || director.jobs() == 0);
+}
+
+#[test]
+fn unavailable_nodes_are_retried_only_where_asked_for() {
+    for on_unavailable in [true, false] {
+        let (failing, good) = (nodes::failing("503 Service Unavailable"), nodes::named("good"));
+        let address = free_address();
+        let pool = format!(
+            "scheduler = \"round-robin\"\nretry = {{ attempts = 1, budget = 100, on_unavailable = {on_unavailable} }}\neject = \"off\""
+        );
+        let _director = Director::start(&web_with(address, "", &[failing.address, good.address], &pool));
+        let statuses: Vec<_> = (0..10).map(|_| get(address).status).collect();
+        let good = statuses.iter().filter(|&&status| status == 200).count();
+        assert_eq!(good == 10, on_unavailable, "{statuses:?}");
+        assert!(!failing.seen().is_empty());
+    }
+}
+
+#[test]
+fn retries_keep_within_their_budget() {
+    // Both nodes fail after the request is read, so that each try is one more request on a node.
+    let node = || nodes::Node::http(|_, stream| nodes::reset(stream));
+    let (a, b) = (node(), node());
+    let address = free_address();
+    let pool = "retry = { attempts = 1, budget = 20 }\neject = \"off\"";
+    let director = Director::start_with("workers = 1", &web_with(address, "", &[a.address, b.address], pool));
+    let mut client = Client::connect(address).expect("the listener accepts");
+    let jobs = 600;
+    let begun = std::time::Instant::now();
+    for _ in 0..jobs {
+        assert_eq!(client.get("/x").expect("an answer").status, 502);
+    }
+    let retries = a.seen().len() + b.seen().len() - jobs;
+    // Beside the share there are 10 in each second that are always allowed.
+    let allowed = jobs / 5 + 10 * (begun.elapsed().as_secs() as usize + 2);
+    assert!((jobs / 10..=allowed).contains(&retries), "{retries} retries of {jobs} jobs, {allowed} allowed");
+    assert_eq!(director.jobs(), 0);
+}
+
+#[test]
+fn a_node_that_fails_fast_does_not_attract_jobs() {
+    let (failing, good) = (nodes::failing("500 Internal Server Error"), nodes::named("good"));
+    let address = free_address();
+    let pool = "scheduler = \"least-jobs\"\neject = { failures = 5, base = \"60s\" }";
+    let director =
+        Director::start_with("workers = 1", &web_with(address, "", &[failing.address, good.address], pool));
+    let failures = (0..200).filter(|_| get(address).status == 500).count();
+    assert!((1..=10).contains(&failures), "ejected after five in a row: {failures}");
+    let state = director.node("app", "n1")["state"].to_string().to_lowercase();
+    assert!(state.contains("eject"), "{state}");
+}
+
+#[test]
+fn an_ejected_node_comes_back() {
+    let node = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let fails = std::sync::Arc::clone(&node);
+    let moody = nodes::Node::http(move |_, stream| {
+        let status = if fails.load(std::sync::atomic::Ordering::SeqCst) { "500 Down" } else { "200 OK" };
+        nodes::respond(stream, status, "", b"moody")
+    });
+    let good = nodes::named("good");
+    let address = free_address();
+    let pool = "scheduler = \"round-robin\"\neject = { failures = 3, base = \"500ms\" }";
+    let director =
+        Director::start_with("workers = 1", &web_with(address, "", &[moody.address, good.address], pool));
+    wait_until("the node to be ejected", || {
+        get(address);
+        director.node("app", "n1")["state"].to_string().to_lowercase().contains("eject")
+    });
+    node.store(false, std::sync::atomic::Ordering::SeqCst);
+    wait_until("the node to serve again", || get(address).text() == "moody");
+}
+
+#[test]
+fn clients_beyond_the_limit_wait_in_the_accept_queue() {
+    let node = nodes::named("node");
+    let address = free_address();
+    let _director =
+        Director::start_with("workers = 1", &web_with(address, "clients_max = 2", &[node.address], ""));
+    let mut first = Client::connect(address).expect("accepted");
+    let mut second = Client::connect(address).expect("accepted");
+    assert_eq!(first.get("/x").expect("an answer").status, 200);
+    assert_eq!(second.get("/x").expect("an answer").status, 200);
+    let third = get_in_background(address);
+    for _ in 0..20 {
+        assert_eq!(first.get("/x").expect("an answer").status, 200);
+    }
+    assert!(!third.is_finished(), "the third waits");
+    drop(first);
+    assert_eq!(third.join().expect("no panic").status, 200);
+}
