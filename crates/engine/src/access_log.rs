@@ -56,6 +56,11 @@ pub fn log_channel(workers: usize) -> (Vec<LogSink>, LogDrain) {
 }
 
 impl LogSink {
+    /// Whether nothing waits to be handed over.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
     /// Appends a line by writing it, with its line feed, to the buffer that `write` gets.
     #[inline]
     pub fn line(&mut self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) {

@@ -79,7 +79,10 @@ pub struct WorkerHandle {
 pub(crate) type CommandQueue = Receiver<Command>;
 
 impl WorkerHandle {
-    pub(crate) fn new(waker: Arc<Waker>, spawn: impl FnOnce(CommandQueue) -> io::Result<std::thread::JoinHandle<()>>) -> io::Result<WorkerHandle> {
+    pub(crate) fn new(
+        waker: Arc<Waker>,
+        spawn: impl FnOnce(CommandQueue) -> io::Result<std::thread::JoinHandle<()>>,
+    ) -> io::Result<WorkerHandle> {
         let (commands, queue) = mpsc::channel();
         Ok(WorkerHandle { commands, waker, thread: spawn(queue)? })
     }

@@ -5,10 +5,21 @@
 //! [`Command`]s; it never touches a job's bytes.
 
 mod access_log;
+mod clock;
 mod command;
+mod core;
+mod io;
+mod listener;
+mod pool;
+mod service;
 pub mod snapshot;
+mod splice;
 pub mod stats;
+mod timer;
+mod token;
+mod worker;
 
 pub use access_log::{LogDrain, LogSink, log_channel};
 pub use command::{Command, Explanation, PoolView, WorkerHandle};
 pub use snapshot::Snapshot;
+pub use worker::start;

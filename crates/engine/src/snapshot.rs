@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use evener_model::{JobCounts, NodeId, Weight};
@@ -222,8 +223,38 @@ pub struct PoolSpec {
     pub idle_connections_max: u32,
     /// Each connection to a node begins with this PROXY protocol header.
     pub send_proxy: Option<ProxyVersion>,
+    /// Who waits for a node. The same `Arc` in all snapshots of this pool.
+    pub waiting: Arc<Waiting>,
     /// Counters, one set a worker. The same `Arc` in all snapshots of this pool.
     pub stats: Arc<PerWorker<PoolStats>>,
+}
+
+/// How many jobs wait for a node of the pool, by worker: a worker that frees a slot wakes another
+/// that waits for one.
+#[derive(Debug)]
+pub struct Waiting(PerWorker<AtomicU32>);
+
+impl Waiting {
+    /// Nobody waits yet.
+    pub fn new(workers: usize) -> Waiting {
+        Waiting(PerWorker::new(workers))
+    }
+
+    /// Jobs waiting on all workers.
+    pub fn total(&self) -> u32 {
+        self.0.iter().map(|jobs| jobs.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(crate) fn set(&self, worker: usize, jobs: u32) {
+        self.0.of(worker).store(jobs, Ordering::Relaxed);
+    }
+
+    /// Workers other than `me` on which jobs wait.
+    pub(crate) fn others(&self, me: usize) -> impl Iterator<Item = usize> {
+        self.0.iter().enumerate().filter_map(move |(worker, jobs)| {
+            (worker != me && jobs.load(Ordering::Relaxed) > 0).then_some(worker)
+        })
+    }
 }
 
 /// What of a job the hashing policies hash. `source-hash` always hashes the client's address.

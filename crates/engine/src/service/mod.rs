@@ -1,0 +1,4 @@
+//! One room for each kind of job.
+
+pub(crate) mod http;
+pub(crate) mod tcp;
