@@ -65,7 +65,6 @@ impl Node {
             // A connection that rests is no fault: it ends when the director closes it.
             let _ = client.stream.set_read_timeout(None);
             let _ = serve_requests(&mut client, &log, &answer);
-            let _ = client.stream.shutdown(Shutdown::Both);
         })
     }
 
