@@ -5,8 +5,8 @@ use evener_tests::director::{evener, texts};
 #[test]
 fn the_demo_runs_into_a_pipe() {
     let (help, _) = texts(&evener(&["demo", "--help"]));
-    assert!(help.contains("--duration"), "{help}");
-    let output = evener(&["demo", "--duration", "1s"]);
+    assert!(help.contains("--seconds"), "{help}");
+    let output = evener(&["demo", "--seconds", "1"]);
     let (stdout, stderr) = texts(&output);
     assert!(output.status.success(), "{stderr}");
     assert!(!stdout.contains('\x1b'), "no cursor movements into a pipe: {stdout:?}");

@@ -74,7 +74,7 @@ fn systemd_is_told() {
     let path = path.display().to_string();
     let mut director =
         Director::spawn("workers = 1", &web(address, &[node.address]), &[("NOTIFY_SOCKET", &path)]);
-    let mut hear = |what: &str| {
+    let hear = |what: &str| {
         let mut said = String::new();
         while !said.contains(what) {
             let mut message = [0; 1024];
