@@ -114,4 +114,80 @@ impl Placement {
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates[..usize::from(self.len)]
     }
+
+    const NONE: Placement = Placement {
+        time: Time::ZERO,
+        policy: Policy::RoundRobin,
+        choice: Err(PickError::NoNode),
+        candidates_total: 0,
+        panic: false,
+        candidates: [Candidate { node: NodeId(0), jobs: 0, weight: 0, score: f32::NAN, latency: None };
+            Placement::CANDIDATES_MAX],
+        len: 0,
+    };
+
+    /// Remembers that a node was compared. The ninth and later ones are let go.
+    #[inline]
+    pub(crate) fn compare(&mut self, candidate: Candidate) {
+        if let Some(place) = self.candidates.get_mut(usize::from(self.len)) {
+            *place = candidate;
+            self.len += 1;
+        }
+    }
+
+    /// Forgets what was compared: the choice came to nothing and there is another.
+    pub(crate) fn forget(&mut self) {
+        self.len = 0;
+    }
+
+    /// Sees to it that the chosen node is there.
+    #[inline]
+    pub(crate) fn include(&mut self, chosen: Candidate) {
+        if self.candidates().iter().any(|candidate| candidate.node == chosen.node) {
+            return;
+        }
+        self.len = self.len.min(Placement::CANDIDATES_MAX as u8 - 1);
+        self.compare(chosen);
+    }
+}
+
+/// The last placements. A new one takes the place of the oldest.
+#[derive(Debug)]
+pub(crate) struct Placements {
+    ring: Box<[Placement]>,
+    made: usize,
+}
+
+impl Placements {
+    /// How many are remembered.
+    const LEN: usize = 64;
+
+    pub(crate) fn new() -> Placements {
+        Placements { ring: vec![Placement::NONE; Placements::LEN].into(), made: 0 }
+    }
+
+    /// Begins a placement, of which the choice is still to come.
+    #[inline]
+    pub(crate) fn begin(
+        &mut self,
+        time: Time,
+        policy: Policy,
+        members: usize,
+        panic: bool,
+    ) -> &mut Placement {
+        let placement = &mut self.ring[self.made % Placements::LEN];
+        self.made += 1;
+        placement.time = time;
+        placement.policy = policy;
+        placement.candidates_total = members as u32;
+        placement.panic = panic;
+        placement.len = 0;
+        placement
+    }
+
+    /// Newest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Placement> {
+        let len = self.made.min(Placements::LEN);
+        (1..=len).map(|back| &self.ring[(self.made - back) % Placements::LEN])
+    }
 }

@@ -1,110 +1,322 @@
 use std::sync::Arc;
 
-use evener_model::{Event, Job, JobCounts, NodeId, NodeSpec, Time};
+use evener_model::{Event, Job, JobCounts, NodeId, Outcome, Time};
 
-use crate::{NodeState, NodeView, PickError, Placement, Policy, Settings};
+use crate::explain::{Candidate, Placements};
+use crate::nodes::{Nodes, Record, Standing, UNIT};
+use crate::policy::{self, Algorithm, Pick};
+use crate::rng::Rng;
+use crate::slow_start;
+use crate::{NodeState, NodeView, PickError, Placement, Settings};
 
-/// Chooses nodes for jobs.
+/// Reservations that fail because others took the last place, before the pool counts as full.
+const RACES_MAX: usize = 8;
+
+/// Chooses a node for each job of a pool.
+///
+/// A driver tells it what happens ([`handle`](Scheduler::handle)) and asks it where jobs go
+/// ([`pick`](Scheduler::pick)); it tells the time with every call and must not let it run backwards. Jobs in
+/// flight are counted in [`JobCounts`], which other schedulers of the same pool share.
+///
+/// The same settings, seed, counts and calls give the same picks.
 #[derive(Debug)]
 pub struct Scheduler {
     settings: Settings,
-    counts: Arc<JobCounts>,
-    nodes: Vec<(NodeId, NodeSpec, bool, bool)>,
-    last: u32,
-    placements: Vec<Placement>,
+    seed: u64,
+    nodes: Nodes,
+    algorithm: Box<dyn Algorithm>,
+    rng: Rng,
+    placements: Placements,
+    /// Nothing changes by time alone before.
+    due: Time,
+    /// Whether any job was placed yet: nodes that join before are not new.
+    running: bool,
+    panic: bool,
+    /// Nodes with a weight that do not drain, and those of them that are up and not ejected.
+    wanted: usize,
+    eligible: usize,
 }
 
 impl Scheduler {
-    /// A scheduler without nodes.
-    pub fn new(settings: Settings, counts: Arc<JobCounts>, _seed: u64) -> Scheduler {
-        Scheduler { settings, counts, nodes: Vec::new(), last: 0, placements: Vec::new() }
+    /// A scheduler without nodes. `counts` must have a place for each node that will join.
+    ///
+    /// Schedulers that share counts should differ in `seed`: equal ones break ties alike.
+    pub fn new(settings: Settings, counts: Arc<JobCounts>, seed: u64) -> Scheduler {
+        Scheduler {
+            algorithm: policy::build(&settings, seed),
+            settings,
+            seed,
+            nodes: Nodes::new(counts),
+            rng: Rng::new(seed),
+            placements: Placements::new(),
+            due: Time::from_nanos(u64::MAX),
+            running: false,
+            panic: false,
+            wanted: 0,
+            eligible: 0,
+        }
     }
 
-    /// Takes new settings.
-    pub fn reconfigure(&mut self, _now: Time, settings: Settings) {
+    /// Takes new settings. What is known of nodes stays; so does the state of the policy (its rotation,
+    /// its tables), unless the policy or its order is another. O(nodes).
+    pub fn reconfigure(&mut self, now: Time, settings: Settings) {
+        let same = settings.policy == self.settings.policy && settings.order == self.settings.order;
         self.settings = settings;
-    }
-
-    /// Takes an event.
-    pub fn handle(&mut self, _now: Time, event: Event) {
-        match event {
-            Event::Join { node, spec } => match self.nodes.iter_mut().find(|n| n.0 == node) {
-                Some(known) => known.1 = spec,
-                None => {
-                    self.nodes.push((node, spec, true, false));
-                    self.nodes.sort_by_key(|n| n.0);
-                }
-            },
-            Event::Leave { node } => self.nodes.retain(|n| n.0 != node),
-            Event::Weight { node, weight } => {
-                if let Some(known) = self.nodes.iter_mut().find(|n| n.0 == node) {
-                    known.1.weight = weight;
-                }
-            }
-            Event::Drain { node, draining } => {
-                if let Some(known) = self.nodes.iter_mut().find(|n| n.0 == node) {
-                    known.3 = draining;
-                }
-            }
-            Event::Check { node, up } => {
-                if let Some(known) = self.nodes.iter_mut().find(|n| n.0 == node) {
-                    known.2 = up;
-                }
-            }
-            Event::Finish { node, .. } => self.counts.release(node),
-        }
-    }
-
-    /// Picks a node and reserves a job on it.
-    pub fn pick(&mut self, _now: Time, job: &Job<'_>) -> Result<NodeId, PickError> {
-        let eligible = |n: &&(NodeId, NodeSpec, bool, bool)| n.1.weight.value() > 0 && n.2 && !n.3;
-        if !self.nodes.iter().any(|n| eligible(&n)) {
-            return Err(PickError::NoNode);
-        }
-        let others = self.nodes.iter().filter(eligible).any(|n| !job.avoid.contains(&n.0));
-        let open = self
-            .nodes
-            .iter()
-            .filter(eligible)
-            .filter(|n| !others || !job.avoid.contains(&n.0))
-            .filter(|n| n.1.jobs_max.is_none_or(|max| self.counts.jobs(n.0) < max));
-        let last = self.last;
-        let turn = |n: &(NodeId, NodeSpec, bool, bool)| n.0.0.wrapping_sub(last + 1);
-        let found = if self.settings.policy == Policy::RoundRobin {
-            open.min_by_key(|n| turn(n))
+        if same {
+            self.algorithm.configure(&self.settings);
         } else {
-            open.min_by_key(|n| (self.counts.jobs(n.0), turn(n)))
-        };
-        match found {
-            Some(n) if self.counts.reserve(n.0, n.1.jobs_max) => {
-                self.last = n.0.0;
-                Ok(n.0)
+            self.algorithm = policy::build(&self.settings, self.seed);
+        }
+        for place in 0..self.nodes.known().len() {
+            let node = self.nodes.known()[place];
+            if let Some(record) = self.nodes.record_mut(node).filter(|_| self.settings.outlier.is_none()) {
+                record.conduct.pardon();
             }
-            _ => Err(PickError::Full),
+            self.settle(now, node);
+            if !same {
+                self.algorithm.weighed(&self.nodes, node, now);
+            }
         }
     }
 
-    /// The nodes as the scheduler sees them, by id.
-    pub fn nodes(&self, _now: Time) -> impl Iterator<Item = NodeView> + '_ {
-        self.nodes.iter().map(|n| NodeView {
-            node: n.0,
-            state: match n {
-                (_, spec, ..) if spec.weight.value() == 0 => NodeState::Draining,
-                (_, _, _, true) => NodeState::Draining,
-                (_, _, false, _) => NodeState::Down,
-                _ => NodeState::Up,
-            },
-            weight: n.1.weight,
-            effective_weight: n.1.weight.value() as f32,
-            jobs: self.counts.jobs(n.0),
-            latency: None,
-            failure_share: 0.0,
-            ejections: 0,
-        })
+    /// Takes note of what happened. Events of nodes that are not there are ignored, except that
+    /// [`Event::Finish`] always releases its reservation.
+    ///
+    /// `Finish`: O(1) to O(log nodes), no allocation. The others: O(nodes).
+    ///
+    /// # Panics
+    /// If a node joins for which the counts have no place.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Join { node, spec } => {
+                match self.nodes.record_mut(node) {
+                    Some(record) => record.spec = spec,
+                    None => self.nodes.add(node, Record::new(spec)),
+                }
+                self.settle(now, node);
+                // The policy may also look at what is no part of the standing: the name.
+                self.algorithm.weighed(&self.nodes, node, now);
+            }
+            Event::Leave { node } => self.leave(now, node),
+            Event::Weight { node, weight } => {
+                self.change(now, node, |record| record.spec.weight = weight);
+                if self.nodes.record(node).is_some() {
+                    self.algorithm.weighed(&self.nodes, node, now);
+                }
+            }
+            Event::Drain { node, draining } => self.change(now, node, |record| record.draining = draining),
+            Event::Check { node, up } => self.change(now, node, |record| record.up = up),
+            Event::Finish { node, outcome, latency } => {
+                self.nodes.release(node);
+                self.finish(now, node, outcome, latency);
+            }
+        }
     }
 
-    /// The last placements, newest first.
+    /// Chooses a node for a job and reserves a place for the job on it, at once; [`Event::Finish`]
+    /// releases it.
+    ///
+    /// Never a node that is down, ejected, draining or of weight 0, unless so many of the pool are down or
+    /// ejected that all of them are tried (see [`Settings::panic_percent`]); never one that has as many
+    /// jobs as it may; and one that the job is to avoid only where there is no other: where
+    /// the others are full, the job had better wait than go back. No allocation. Cost and ties: see [`Policy`](crate::Policy).
+    ///
+    /// # Errors
+    /// [`PickError::NoNode`] if no node may be picked, [`PickError::Full`] if all that may be are
+    /// full. Nothing is reserved then.
+    pub fn pick(&mut self, now: Time, job: &Job<'_>) -> Result<NodeId, PickError> {
+        if now >= self.due {
+            self.advance(now);
+        }
+        self.running = true;
+        let members = self.nodes.members().len();
+        let placement = self.placements.begin(now, self.settings.policy, members, self.panic);
+        placement.choice = Err(PickError::NoNode);
+        if members == 0 {
+            return placement.choice;
+        }
+        placement.choice = Err(PickError::Full);
+        let mut pick = Pick {
+            now,
+            nodes: &self.nodes,
+            key: job.key,
+            avoid: if others(&self.nodes, job.avoid) { job.avoid } else { &[] },
+            rng: &mut self.rng,
+            placement,
+        };
+        for _ in 0..RACES_MAX {
+            let Some(node) = self.algorithm.pick(&mut pick) else { break };
+            let jobs = self.nodes.jobs(node);
+            if self.nodes.reserve(node) {
+                self.algorithm.placed(&self.nodes, node, now);
+                let weight = self.nodes.standing(node).weight;
+                pick.placement.include(Candidate { node, jobs, weight, score: f32::NAN, latency: None });
+                pick.placement.choice = Ok(node);
+                break;
+            }
+            pick.placement.forget();
+        }
+        pick.placement.choice
+    }
+
+    /// The nodes as they are seen now, by id.
+    pub fn nodes(&self, now: Time) -> impl Iterator<Item = NodeView> + '_ {
+        self.nodes
+            .known()
+            .iter()
+            .filter_map(move |node| Some(self.view(now, *node, self.nodes.record(*node)?)))
+    }
+
+    /// The last 64 placements, newest first.
     pub fn placements(&self) -> impl Iterator<Item = &Placement> {
         self.placements.iter()
     }
+
+    fn view(&self, now: Time, node: NodeId, record: &Record) -> NodeView {
+        let ejected = record.conduct.ejected_until().filter(|until| *until > now);
+        let ramp =
+            record.warming_since.and_then(|since| slow_start::ramp(since, now, self.settings.slow_start));
+        let state = if !record.wanted() {
+            NodeState::Draining
+        } else if !record.up {
+            NodeState::Down
+        } else if let Some(until) = ejected {
+            NodeState::Ejected { until }
+        } else if let Some(since) = record.warming_since.filter(|_| ramp.is_some()) {
+            NodeState::Warming { until: since + self.settings.slow_start }
+        } else {
+            NodeState::Up
+        };
+        NodeView {
+            node,
+            state,
+            weight: record.spec.weight,
+            effective_weight: self.nodes.standing(node).share as f32 / UNIT as f32,
+            jobs: self.nodes.jobs(node),
+            latency: record.latency.mean(),
+            failure_share: record.conduct.failure_share(),
+            ejections: record.conduct.ejections(),
+        }
+    }
+
+    fn change(&mut self, now: Time, node: NodeId, change: impl FnOnce(&mut Record)) {
+        if let Some(record) = self.nodes.record_mut(node) {
+            change(record);
+            self.settle(now, node);
+        }
+    }
+
+    fn leave(&mut self, now: Time, node: NodeId) {
+        let Some(record) = self.nodes.record(node) else { return };
+        self.wanted -= usize::from(record.wanted_before);
+        self.eligible -= usize::from(record.eligible);
+        self.nodes.set_standing(node, Standing::default());
+        self.nodes.remove(node);
+        self.algorithm.weighed(&self.nodes, node, now);
+        self.algorithm.left(node);
+        self.settle_panic(now);
+    }
+
+    fn finish(&mut self, now: Time, node: NodeId, outcome: Outcome, latency: Option<std::time::Duration>) {
+        let rules = self.settings.outlier.as_ref();
+        let Some(record) = self.nodes.record_mut(node) else { return };
+        if let Some(sample) = latency {
+            if outcome == Outcome::Success {
+                record.latency.feed(now, sample);
+                self.nodes.typical.feed(now, sample);
+            } else if outcome.is_failure() {
+                record.latency.feed_failure(now, sample);
+            }
+        }
+        let judged =
+            self.nodes.record_mut(node).is_some_and(|record| record.conduct.ended(now, outcome, rules));
+        if judged {
+            self.settle(now, node);
+        }
+        self.algorithm.finished(&self.nodes, node, now);
+    }
+
+    /// Brings in what time has changed, and finds out when it changes something next.
+    fn advance(&mut self, now: Time) {
+        self.due = Time::from_nanos(u64::MAX);
+        for place in 0..self.nodes.known().len() {
+            let node = self.nodes.known()[place];
+            let slow_start = self.settings.slow_start;
+            let Some(record) = self.nodes.record_mut(node) else { continue };
+            if record.conduct.due().is_none() && record.warming_since.is_none() {
+                continue;
+            }
+            record.conduct.advance(now);
+            record.warming_since =
+                record.warming_since.filter(|since| slow_start::ramp(*since, now, slow_start).is_some());
+            self.settle(now, node);
+        }
+    }
+
+    /// Brings a node's standing up to date with its record.
+    fn settle(&mut self, now: Time, node: NodeId) {
+        let slow_start = self.settings.slow_start;
+        let Some(record) = self.nodes.record_mut(node) else { return };
+        let eligible = record.wanted() && record.up && record.conduct.ejected_until().is_none();
+        if eligible && !record.eligible && self.running && !slow_start.is_zero() {
+            record.warming_since = Some(now);
+        }
+        let wanted = record.wanted();
+        self.wanted = self.wanted + usize::from(wanted) - usize::from(record.wanted_before);
+        self.eligible = self.eligible + usize::from(eligible) - usize::from(record.eligible);
+        (record.wanted_before, record.eligible) = (wanted, eligible);
+        if !self.settle_panic(now) {
+            self.stand(now, node);
+        }
+    }
+
+    /// Goes into panic or out of it if the share of eligible nodes says so; says whether it did.
+    fn settle_panic(&mut self, now: Time) -> bool {
+        let panic = self.eligible * 100 < self.wanted * usize::from(self.settings.panic_percent);
+        if panic == self.panic {
+            return false;
+        }
+        self.panic = panic;
+        for place in 0..self.nodes.known().len() {
+            self.stand(now, self.nodes.known()[place]);
+        }
+        true
+    }
+
+    /// Tells the policy how a node stands now, if that is news.
+    fn stand(&mut self, now: Time, node: NodeId) {
+        let slow_start = self.settings.slow_start;
+        let Some(record) = self.nodes.record(node) else { return };
+        let member = if self.panic { record.wanted() } else { record.eligible };
+        let ramp = record.warming_since.and_then(|since| slow_start::ramp(since, now, slow_start));
+        let standing = if member {
+            let (weight, ramp) = (record.spec.weight.value(), ramp.unwrap_or(UNIT));
+            Standing {
+                weight,
+                handicap: record.conduct.penalty() * UNIT / ramp,
+                share: weight * ramp,
+                jobs_max: record.spec.jobs_max.unwrap_or(u32::MAX),
+            }
+        } else {
+            Standing::default()
+        };
+        let next_step = ramp.map(|_| slow_start::next_step(now, slow_start));
+        if let Some(due) = [record.conduct.due(), next_step].into_iter().flatten().min() {
+            self.due = self.due.min(due);
+        }
+        if standing != *self.nodes.standing(node) {
+            self.nodes.set_standing(node, standing);
+            self.algorithm.weighed(&self.nodes, node, now);
+        }
+    }
+}
+
+/// Whether there is a member that is not to be avoided. O(avoided²).
+fn others(nodes: &Nodes, avoid: &[NodeId]) -> bool {
+    let avoided = avoid
+        .iter()
+        .enumerate()
+        .filter(|(place, node)| nodes.is_member(**node) && !avoid[..*place].contains(node))
+        .count();
+    nodes.members().len() > avoided
 }

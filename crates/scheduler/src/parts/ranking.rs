@@ -1,0 +1,252 @@
+use std::fmt;
+use std::time::Duration;
+
+use evener_model::{NodeId, Time};
+
+use super::{Key, Tournament};
+use crate::explain::Candidate;
+use crate::hash::mix2;
+use crate::nodes::{Nodes, Standing, UNIT};
+use crate::policy::{Algorithm, Pick};
+
+/// Up to here a pool is scanned; a tree costs more than it saves.
+const SCAN_MAX: usize = 64;
+/// Nodes whose keys are renewed at each pick in a tree.
+const TOUR: usize = 2;
+/// Winners whose jobs others have changed, before the pool is scanned after all.
+const STALE_MAX: usize = 16;
+/// A node of weight 1 that has had a turn among equals has its next after this.
+const TURN: u64 = 1 << 24;
+
+/// How good a node is for the next job: `number / divisor`, less is better.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rank {
+    /// Below 2^56 wherever the divisor is not 1.
+    pub(crate) number: u64,
+    /// At most 256.
+    pub(crate) divisor: u32,
+}
+
+impl Rank {
+    #[inline]
+    pub(crate) fn beats(&self, other: &Rank) -> bool {
+        self.number * u64::from(other.divisor) < other.number * u64::from(self.divisor)
+    }
+}
+
+/// What a policy compares nodes by.
+pub(crate) trait Measure: fmt::Debug + Send {
+    /// Whether equals take turns by weight.
+    const WEIGHS: bool = true;
+    /// Whether ranks come from [`cost`].
+    const TIMES: bool = false;
+
+    /// The rank of a member that has so many jobs.
+    fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> Rank;
+
+    /// The latency that went into the rank.
+    fn latency(&self, _nodes: &Nodes, _node: NodeId) -> Option<(Duration, Time)> {
+        None
+    }
+
+    /// Remembers that a node was compared.
+    #[inline]
+    fn explain(&self, pick: &mut Pick<'_>, node: NodeId, jobs: u32, rank: Rank) {
+        let score = if Self::TIMES {
+            f64::from_bits(rank.number) as f32
+        } else {
+            rank.number as f32 / (UNIT * rank.divisor) as f32
+        };
+        let weight = pick.nodes.standing(node).weight;
+        let latency = self.latency(pick.nodes, node);
+        pick.placement.compare(Candidate { node, jobs, weight, score, latency });
+    }
+}
+
+/// `latency · (jobs + 1) · handicap / weight` as a rank, in seconds.
+///
+/// The bits of a float that is not negative order as the float does.
+#[inline]
+pub(crate) fn cost(standing: &Standing, nanos: u64, jobs: u32) -> Rank {
+    let work = (f64::from(jobs) + 1.0) * f64::from(standing.handicap) / f64::from(standing.weight * UNIT);
+    // At least a nanosecond: jobs still count where latencies are not known.
+    Rank { number: (nanos.max(1) as f64 * 1e-9 * work).to_bits(), divisor: 1 }
+}
+
+/// Takes the best of all nodes by a measure.
+///
+/// Up to 64 nodes are scanned, by the counts as they are. Larger pools are kept in a tree of
+/// winners, O(log nodes): exact as long as this scheduler alone changes the counts; what
+/// others change is seen when such a node wins, and in a tour of two nodes a pick.
+///
+/// Equals take turns, by weight where the measure weighs: each has a time at which it is due, which a pick
+/// moves on. The first times come from the seed, so that schedulers that share counts do not all
+/// begin with the same node.
+#[derive(Debug)]
+pub(crate) struct Ranking<M> {
+    measure: M,
+    seed: u64,
+    due: Vec<u64>,
+    clock: u64,
+    tree: Tournament<Place>,
+    in_tree: bool,
+    next: usize,
+}
+
+/// A node's key in the tree.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    rank: Rank,
+    jobs: u32,
+    due: u64,
+}
+
+impl Key for Place {
+    #[inline]
+    fn beats(&self, other: &Place) -> bool {
+        let left = self.rank.number * u64::from(other.rank.divisor);
+        let right = other.rank.number * u64::from(self.rank.divisor);
+        left < right || left == right && self.due < other.due
+    }
+}
+
+impl<M: Measure> Ranking<M> {
+    pub(crate) fn new(measure: M, seed: u64) -> Ranking<M> {
+        Ranking {
+            measure,
+            seed,
+            due: Vec::new(),
+            clock: 0,
+            tree: Tournament::default(),
+            in_tree: false,
+            next: 0,
+        }
+    }
+
+    fn stride(nodes: &Nodes, node: NodeId) -> u64 {
+        TURN / u64::from(if M::WEIGHS { nodes.standing(node).weight.max(1) } else { 1 })
+    }
+
+    #[inline]
+    fn place(&self, nodes: &Nodes, node: NodeId, now: Time) -> Place {
+        let jobs = nodes.jobs(node);
+        Place { rank: self.measure.rank(nodes, node, jobs, now), jobs, due: self.due[node.index()] }
+    }
+
+    /// Enters a node's key; full nodes and others that may not be picked have none.
+    #[inline]
+    fn enter(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
+        if !nodes.is_member(node) {
+            self.tree.clear(node);
+            return;
+        }
+        let place = self.place(nodes, node, now);
+        if place.jobs >= nodes.standing(node).jobs_max {
+            self.tree.clear(node);
+        } else {
+            self.tree.set(node, place);
+        }
+    }
+
+    fn scan(&self, pick: &mut Pick<'_>) -> Option<NodeId> {
+        let members = pick.nodes.members();
+        let mut best: Option<(Place, NodeId)> = None;
+        for &member in members {
+            let place = self.place(pick.nodes, member, pick.now);
+            if place.jobs >= pick.nodes.standing(member).jobs_max || pick.is_avoided(member) {
+                continue;
+            }
+            self.measure.explain(pick, member, place.jobs, place.rank);
+            if best.is_none_or(|(other, _)| place.beats(&other)) {
+                best = Some((place, member));
+            }
+        }
+        best.map(|(_, node)| node)
+    }
+
+    fn pick_in_tree(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {
+        let members = pick.nodes.members();
+        for _ in 0..TOUR {
+            self.next = if self.next + 1 < members.len() { self.next + 1 } else { 0 };
+            self.enter(pick.nodes, members[self.next], pick.now);
+        }
+        for &node in pick.avoid {
+            self.tree.clear(node);
+        }
+        let found = self.winner(pick);
+        if let Some(node) = found {
+            self.explain(pick, node);
+        }
+        for &node in pick.avoid {
+            self.enter(pick.nodes, node, pick.now);
+        }
+        found
+    }
+
+    fn winner(&mut self, pick: &Pick<'_>) -> Option<NodeId> {
+        for _ in 0..STALE_MAX {
+            let node = self.tree.top()?;
+            if pick.nodes.jobs(node) == self.tree.key(node).jobs {
+                return Some(node);
+            }
+            self.enter(pick.nodes, node, pick.now);
+        }
+        None
+    }
+
+    fn explain(&self, pick: &mut Pick<'_>, winner: NodeId) {
+        for node in std::iter::once(winner).chain(self.tree.finalists().take(3)) {
+            let place = self.tree.key(node);
+            self.measure.explain(pick, node, place.jobs, place.rank);
+        }
+    }
+}
+
+impl<M: Measure> Algorithm for Ranking<M> {
+    fn weighed(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
+        while self.due.len() <= node.index() {
+            self.due.push(0);
+        }
+        if nodes.is_member(node) && self.due[node.index()] == 0 {
+            let part = mix2(self.seed, u64::from(node.0)) >> 40;
+            self.due[node.index()] = self.clock + 1 + ((part * Self::stride(nodes, node)) >> 24);
+        }
+        let large = nodes.members().len() > SCAN_MAX;
+        if large && !self.in_tree {
+            // All, so that those which left while the tree was not kept are taken out.
+            for &known in nodes.known() {
+                self.enter(nodes, known, now);
+            }
+        }
+        self.in_tree = large;
+        if large {
+            self.enter(nodes, node, now);
+        }
+    }
+
+    fn left(&mut self, node: NodeId) {
+        self.due[node.index()] = 0;
+        self.tree.clear(node);
+    }
+
+    fn pick(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {
+        let found = if self.in_tree { self.pick_in_tree(pick) } else { None };
+        // The tree knows of no open node: others may have made room.
+        found.or_else(|| self.scan(pick))
+    }
+
+    fn placed(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
+        let due = self.due[node.index()].max(self.clock);
+        self.clock = due;
+        self.due[node.index()] = due + Self::stride(nodes, node);
+        if self.in_tree {
+            self.enter(nodes, node, now);
+        }
+    }
+
+    fn finished(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
+        if self.in_tree {
+            self.enter(nodes, node, now);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What each policy picks, on pools small enough to follow by hand.
+
+use insta::assert_snapshot;
+
+use crate::testing::{run, tally};
+
+const EVERY: [&str; 17] = [
+    "rr",
+    "wrr",
+    "wrr tokens",
+    "random",
+    "weighted-random",
+    "lc",
+    "wlc",
+    "sed",
+    "nq",
+    "twos",
+    "job-informed",
+    "peak-ewma",
+    "least-time",
+    "sh",
+    "consistent-hash",
+    "bounded-hash",
+    "mh",
+];
+
+#[test]
+fn drained_node_gets_no_job() {
+    for policy in EVERY {
+        assert_eq!(run(policy, "a=1 b=0", "pick pick"), "a a", "{policy}");
+        assert_eq!(
+            run(policy, "a=1 b=1", "drain:b pick pick ready:b drain:a pick pick"),
+            "a a b b",
+            "{policy}"
+        );
+        assert_eq!(run(policy, "a=1 b=1", "down:b pick*3 up:b down:a pick*3"), "a a a b b b", "{policy}");
+    }
+}
+
+#[test]
+fn without_a_node_there_is_no_pick() {
+    for policy in EVERY {
+        assert_eq!(run(policy, "", "pick join:a=0 pick weight:a=1 pick leave:a pick"), "- - a -", "{policy}");
+    }
+}
+
+#[test]
+fn full_nodes_are_passed_and_a_full_pool_says_so() {
+    for policy in EVERY {
+        assert_eq!(tally(policy, "a=3/2 b=1/1 c=1/3", "pick*8"), "a2 b1 c3 full2", "{policy}");
+        assert_eq!(run(policy, "a=3/1", "pick pick ok:a pick"), "a full a", "{policy}");
+    }
+}
+
+#[test]
+fn avoided_nodes_are_last() {
+    for policy in EVERY {
+        assert_eq!(run(policy, "a=1 b=1", "pick!a pick!a pick!b pick!bb"), "b b a a", "{policy}");
+        assert_eq!(run(policy, "a=1", "pick!a"), "a", "{policy}");
+        assert_eq!(run(policy, "a=1 b=1/1", "pick!a pick!a"), "b full", "{policy}");
+        // Avoiding a node leaves the state as it was.
+        assert_eq!(tally(policy, "a=1/4 b=1/4", "pick!a*4 pick*4"), "a4 b4", "{policy}");
+    }
+}
+
+#[test]
+fn round_robin_goes_round_whatever_joins_and_leaves() {
+    assert_snapshot!(run("rr", "a=1 b=9 c=1", "pick*5"), @"a b c a b");
+    assert_snapshot!(run("rr", "a=1 b=1 c=1", "pick join:d=1 pick*3 leave:b pick*2 down:c pick*2"), @"a b c d a c d a");
+    assert_snapshot!(run("rr", "a=1 b=1 c=1", "pick weight:c=7 pick*2 weight:a=2 pick"), @"a b c a");
+}
+
+#[test]
+fn weights_spread_over_the_round() {
+    assert_snapshot!(run("wrr", "a=5 b=1 c=1", "pick*14"), @"");
+    assert_snapshot!(run("wrr", "a=2 b=1", "pick*6"), @"");
+    assert_snapshot!(run("wrr", "a=1 b=1 c=1", "pick*6"), @"");
+    assert_snapshot!(run("wrr", "a=3 b=2", "pick*2 weight:a=1 pick*6"), @"");
+}
+
+#[test]
+fn tokens_are_given_in_turn() {
+    assert_snapshot!(run("wrr tokens", "a=3 b=1 c=2", "pick*12"), @"");
+    assert_snapshot!(run("wrr tokens", "a=3 b=1", "pick*2 weight:a=1 pick*4"), @"");
+    assert_snapshot!(run("wrr tokens", "a=2 b=2", "pick join:c=1 pick*4 pick*5"), @"");
+}
+
+#[test]
+fn chance_follows_weights_only_where_asked() {
+    assert_snapshot!(tally("random", "a=3 b=1", "pick*4000"), @"");
+    assert_snapshot!(tally("weighted-random", "a=3 b=1", "pick*4000"), @"");
+}
+
+#[test]
+fn equal_nodes_share_the_jobs() {
+    for policy in ["lc", "wlc", "sed", "nq", "least-time"] {
+        assert_eq!(tally(policy, "a=1 b=1 c=1", "pick*9"), "a3 b3 c3", "{policy}");
+        // With each job done before the next comes, all nodes are always idle.
+        let mut stage = crate::testing::Stage::new(policy, "a=1 b=1 c=1");
+        for _ in 0..9 {
+            stage.act("pick");
+            let last = stage.picks.last().unwrap().clone();
+            stage.act(&format!("ok:{last}"));
+        }
+        stage.picks.sort();
+        assert_eq!(stage.picks.join(""), "aaabbbccc", "{policy}");
+    }
+}
+
+#[test]
+fn jobs_in_flight_decide() {
+    assert_snapshot!(run("lc", "a=9 b=1", "pick!b*3 pick*3"), @"");
+    assert_snapshot!(tally("wlc", "a=3 b=1", "pick*8"), @"");
+    assert_snapshot!(run("sed", "a=4 b=1", "pick*5"), @"");
+    assert_snapshot!(run("nq", "a=4 b=1", "pick*4"), @"");
+    assert_snapshot!(tally("twos", "a=1 b=1", "pick*10"), @"");
+    assert_snapshot!(tally("twos choices=3", "a=2 b=1 c=1", "pick*40"), @"");
+}
+
+#[test]
+fn idle_nodes_share_by_weight() {
+    let mut stage = crate::testing::Stage::new("wlc", "a=3 b=1");
+    for _ in 0..16 {
+        stage.act("pick");
+        let last = stage.picks.last().unwrap().clone();
+        stage.act(&format!("ok:{last}"));
+    }
+    assert_eq!(stage.picks.iter().filter(|pick| *pick == "a").count(), 12);
+}
+
+#[test]
+fn job_informed_makes_up_for_what_is_short() {
+    // Six jobs on a and none on the others: two each are fair, so b and c get two first.
+    assert_snapshot!(run("job-informed phase=1s", "a=1 b=1 c=1", "pick!bc*6 wait:1s pick*8"), @"");
+    // Nothing in flight: by weight.
+    assert_snapshot!(run("job-informed", "a=2 b=1", "pick*6"), @"");
+    // The rotation goes on: an update does not begin with a again.
+    assert_snapshot!(run("job-informed phase=1s", "a=1 b=1 c=1", "pick ok:a wait:1s pick ok:b wait:1s pick"), @"");
+}
+
+#[test]
+fn latency_decides() {
+    let slow_a = "pick!b ok:a@100ms pick!a ok:b@10ms";
+    assert_snapshot!(tally("least-time", "a=1 b=1", &format!("{slow_a} pick*22")), @"");
+    assert_snapshot!(tally("peak-ewma", "a=1 b=1", &format!("{slow_a} pick*22")), @"");
+}
+
+#[test]
+fn a_node_that_fails_fast_does_not_attract_jobs() {
+    for policy in ["lc", "wlc", "sed", "nq", "twos", "peak-ewma", "least-time"] {
+        let mut stage = crate::testing::Stage::new(&format!("{policy} eject=off"), "a=1 b=1");
+        stage.act("pick!b ok:a@10ms pick!a ok:b@10ms".split(' ').next().unwrap());
+        stage.act("ok:a@10ms");
+        stage.act("pick!a");
+        stage.act("ok:b@10ms");
+        for _ in 0..30 {
+            stage.act("pick");
+            if stage.picks.last().unwrap() == "a" {
+                stage.act("fail:a@1ms");
+            }
+        }
+        let failed = stage.picks[2..].iter().filter(|pick| *pick == "a").count();
+        assert!(failed <= 6, "{policy}: {failed} of 30");
+    }
+}
+
+#[test]
+fn a_key_keeps_its_node_until_that_goes() {
+    for policy in ["sh", "consistent-hash", "bounded-hash bound=100000", "mh"] {
+        let picks = run(policy, "a=1 b=1 c=1", "pick:x pick:x pick:x");
+        let node = &picks[..1];
+        assert_eq!(picks, format!("{node} {node} {node}"), "{policy}");
+        let script = format!("pick:x down:{node} pick:x up:{node} pick:x");
+        let back = run(policy, "a=1 b=1 c=1", &script);
+        assert!(back.starts_with(node) && back.ends_with(node) && &back[2..3] != node, "{policy}: {back}");
+    }
+}
+
+#[test]
+fn bounded_hash_holds_the_bound() {
+    // ceil(1.25 * 8 / 4) = 3 for each of four nodes, whatever the key.
+    assert_snapshot!(run("bounded-hash bound=125", "a=1 b=1 c=1 d=1", "pick:x*8"), @"");
+}
