@@ -1,1 +1,21 @@
 //! The control plane of Evener: configuration, health checks, admin API, life cycle.
+//!
+//! It runs in threads of its own and never touches a job's bytes. It turns a [`Config`] into
+//! snapshots for the workers of `evener-engine`, keeps what outlives a snapshot (ids, counters,
+//! what an operator set), and answers those who ask.
+
+mod access_log;
+mod admin;
+pub mod config;
+mod director;
+mod health;
+mod inherit;
+mod life;
+mod metrics;
+mod socket;
+mod view;
+
+pub use config::{Config, Errors, Flags};
+pub use director::{Director, DirectorError};
+pub use life::{Origin, RunError, RunOptions, run};
+pub use view::{ExplanationView, NodeView, PoolView, PoolsView};

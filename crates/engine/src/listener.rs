@@ -116,12 +116,6 @@ impl Listener {
     pub(crate) fn stats(&self, worker: usize) -> &ListenerStats {
         self.spec.stats.of(worker)
     }
-
-    /// Where a client of this listener is connected to, as the socket was bound.
-    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
-        let socket = self.spec.sockets.first()?;
-        socket2::SockRef::from(&**socket).local_addr().ok()?.as_socket()
-    }
 }
 
 fn accept(socket: RawFd) -> io::Result<(TcpStream, SocketAddr)> {

@@ -120,7 +120,7 @@ pub struct Route {
 }
 
 /// Which paths a route takes. The query does not count.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathMatch {
     /// All.
     Any,
@@ -132,7 +132,7 @@ pub enum PathMatch {
 }
 
 /// Sizes above which an HTTP client is refused.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpLimits {
     /// Bytes of a request or response head.
     pub head_bytes_max: u32,
@@ -145,7 +145,7 @@ pub struct HttpLimits {
 }
 
 /// Times after which a client is let go.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpTimeouts {
     /// From the first byte of a head (or the start of the connection) to its last.
     pub head: Duration,
@@ -158,7 +158,7 @@ pub struct HttpTimeouts {
 }
 
 /// What is added to forwarded messages.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderSpec {
     /// X-Forwarded-For: the client's address.
     pub x_forwarded_for: bool,
@@ -276,7 +276,7 @@ pub enum HashKey {
 
 /// Retrying on another node: only where nothing of the job was sent, or where the method is
 /// idempotent, the request replayable, and nothing of a response was forwarded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// Further tries of one job; 0: none.
     pub attempts_max: u8,
@@ -287,7 +287,7 @@ pub struct Retry {
 }
 
 /// Times after which a node has failed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeTimeouts {
     /// To accept a connection.
     pub connect: Duration,

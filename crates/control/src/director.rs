@@ -1,0 +1,509 @@
+//! The director: workers, and what outlives a configuration: ids, counters, what an operator set.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use evener_engine::snapshot::{
+    self, HttpSpec, ListenerId, ListenerSpec, NodeSpec, PoolId, PoolSpec, Service, TcpSpec, Waiting,
+};
+use evener_engine::stats::{Histogram, ListenerStats, NodeStats, PerWorker, PoolStats};
+use evener_engine::{Command, Snapshot, WorkerHandle, log_channel};
+use evener_model::{Event, JobCounts, NodeId, Weight};
+
+use crate::access_log::LogWriter;
+use crate::config::{self, Bind, Config, Protocol};
+use crate::inherit::Inherited;
+use crate::socket;
+
+/// A node's id is given to another node only when it was gone for so long.
+const NODE_ID_REST: Duration = Duration::from_secs(60);
+/// Copies of a node's latencies, one every 10 s: quantiles are of the last minute.
+const LATENCY_COPIES: usize = 7;
+
+/// What keeps a director from starting, or from taking a new configuration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DirectorError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// As configured.
+        address: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The access log cannot be opened.
+    #[error("cannot open the access log: {0}")]
+    AccessLog(io::Error),
+    /// The workers cannot be started.
+    #[error("cannot start the workers: {0}")]
+    Workers(io::Error),
+    /// A pool has had so many nodes in so short a time that no id is free.
+    #[error("pool {0} changes its nodes too fast: try again in a minute")]
+    NodeIds(String),
+    /// There is no such pool or node.
+    #[error("there is no {0}")]
+    Unknown(String),
+}
+
+/// Workers that balance, as a configuration says.
+#[derive(Debug)]
+pub struct Director {
+    workers: Vec<WorkerHandle>,
+    pub(crate) log: LogWriter,
+    pub(crate) started: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) config: Config,
+    version: u64,
+    next_id: u32,
+    pub(crate) listeners: BTreeMap<String, ListenerState>,
+    pub(crate) pools: BTreeMap<String, PoolState>,
+    sockets: BTreeMap<String, Vec<Arc<OwnedFd>>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ListenerState {
+    id: ListenerId,
+    pub(crate) stats: Arc<PerWorker<ListenerStats>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PoolState {
+    pub(crate) id: PoolId,
+    pub(crate) counts: Arc<JobCounts>,
+    pub(crate) waiting: Arc<Waiting>,
+    pub(crate) stats: Arc<PerWorker<PoolStats>>,
+    pub(crate) nodes: Vec<NodeState>,
+    gone: Vec<(NodeId, Instant)>,
+    next_node: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct NodeState {
+    pub(crate) id: NodeId,
+    pub(crate) node: config::Node,
+    /// What an operator set instead of the configured weight.
+    weight: Option<Weight>,
+    pub(crate) draining: bool,
+    pub(crate) up: bool,
+    /// What the last health check said, and when.
+    pub(crate) check: Option<(String, Instant)>,
+    pub(crate) stats: Arc<PerWorker<NodeStats>>,
+    latencies: VecDeque<Box<[u64; Histogram::BUCKETS]>>,
+}
+
+impl NodeState {
+    pub(crate) fn weight(&self) -> Weight {
+        self.weight.unwrap_or(self.node.weight)
+    }
+
+    /// A latency that the share `quantile` of jobs of the last minute did not exceed, in milliseconds.
+    pub(crate) fn latency_ms(&self, quantile: f64) -> Option<f64> {
+        let oldest = self.latencies.front();
+        let counts: Vec<u64> = (0..Histogram::BUCKETS)
+            .map(|bucket| {
+                self.stats.sum(|stats| stats.latency.count(bucket))
+                    - oldest.map_or(0, |oldest| oldest[bucket])
+            })
+            .collect();
+        let total: u64 = counts.iter().sum();
+        if total == 0 {
+            return None;
+        }
+        let rank = (total as f64 * quantile).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let bucket = counts.iter().position(|&count| {
+            seen += count;
+            seen >= rank
+        })?;
+        Some(Histogram::upper_us(bucket) as f64 / 1000.0)
+    }
+}
+
+impl Director {
+    /// Starts workers that serve `config`.
+    ///
+    /// # Errors
+    /// If an address, the access log or the threads cannot be had.
+    pub fn start(config: Config) -> Result<Director, DirectorError> {
+        Director::start_with(config, &mut Inherited::default())
+    }
+
+    pub(crate) fn start_with(config: Config, inherited: &mut Inherited) -> Result<Director, DirectorError> {
+        let workers = config.process.workers;
+        let (sinks, drain) = log_channel(workers);
+        let log = LogWriter::start(drain).map_err(DirectorError::AccessLog)?;
+        let handles = evener_engine::start(workers, random_seed(), sinks).map_err(DirectorError::Workers)?;
+        let mut sockets = BTreeMap::new();
+        for (address, fds) in std::mem::take(&mut inherited.listeners) {
+            sockets.insert(address, fds.into_iter().map(Arc::new).collect());
+        }
+        let empty = Config { listeners: Vec::new(), pools: Vec::new(), ..config.clone() };
+        let director = Director {
+            workers: handles,
+            log,
+            started: Instant::now(),
+            state: Mutex::new(State {
+                config: empty,
+                version: 0,
+                next_id: 0,
+                listeners: BTreeMap::new(),
+                pools: BTreeMap::new(),
+                sockets,
+            }),
+        };
+        director.reload(config)?;
+        Ok(director)
+    }
+
+    /// Serves `config` from now on. Connections, and what is known of nodes that stay, survive.
+    ///
+    /// # Errors
+    /// Then nothing has changed.
+    pub fn reload(&self, config: Config) -> Result<(), DirectorError> {
+        let mut state = self.state();
+        let workers = self.workers.len();
+        if config.process.workers != workers {
+            tracing::warn!(workers, "the number of workers changes only with a restart");
+        }
+        let sockets = open_sockets(&config, &state.sockets, workers)?;
+        let mut next_id = state.next_id;
+        let mut pools = BTreeMap::new();
+        for pool in &config.pools {
+            let known = state.pools.get(&pool.name).cloned();
+            let known = known.unwrap_or_else(|| PoolState::new(PoolId(take_id(&mut next_id)), workers));
+            pools.insert(pool.name.clone(), known.follow(pool, workers)?);
+        }
+        let mut listeners = BTreeMap::new();
+        for listener in &config.listeners {
+            let known = state.listeners.get(&listener.name).cloned();
+            listeners.insert(
+                listener.name.clone(),
+                known.unwrap_or_else(|| ListenerState {
+                    id: ListenerId(take_id(&mut next_id)),
+                    stats: Arc::new(PerWorker::new(workers)),
+                }),
+            );
+        }
+        self.log.open(config.access_log.output.as_ref()).map_err(DirectorError::AccessLog)?;
+        // From here on nothing can fail.
+        state.config = config;
+        state.sockets = sockets;
+        state.pools = pools;
+        state.listeners = listeners;
+        state.next_id = next_id;
+        state.version += 1;
+        self.publish(&state);
+        Ok(())
+    }
+
+    /// Hands the present state to all workers.
+    fn publish(&self, state: &State) {
+        let snapshot = Arc::new(state.snapshot(self.workers.len()));
+        self.send(|| Command::Apply(Arc::clone(&snapshot)));
+    }
+
+    pub(crate) fn send(&self, command: impl Fn() -> Command) {
+        for worker in &self.workers {
+            worker.send(command());
+        }
+    }
+
+    pub(crate) fn workers(&self) -> &[WorkerHandle] {
+        &self.workers
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves the state as it was before: it is replaced whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The configuration that is served.
+    pub fn config(&self) -> Config {
+        self.state().config.clone()
+    }
+
+    /// Sets a node's weight until it is set again, or configured differently.
+    ///
+    /// # Errors
+    /// If there is no such node.
+    pub fn set_weight(&self, pool: &str, node: &str, weight: Weight) -> Result<(), DirectorError> {
+        self.change_node(pool, node, |state| {
+            state.weight = Some(weight);
+            Event::Weight { node: state.id, weight }
+        })
+    }
+
+    /// Drains a node, or takes it back.
+    ///
+    /// # Errors
+    /// If there is no such node.
+    pub fn set_draining(&self, pool: &str, node: &str, draining: bool) -> Result<(), DirectorError> {
+        self.change_node(pool, node, |state| {
+            state.draining = draining;
+            Event::Drain { node: state.id, draining }
+        })
+    }
+
+    /// Tells the verdict of a health check. One about a node that is gone is ignored.
+    pub(crate) fn set_check(&self, pool: &str, node: &str, up: bool, reason: String) {
+        // The node may have been configured away while it was being checked.
+        let _ = self.change_node(pool, node, |state| {
+            state.up = up;
+            state.check = Some((reason, Instant::now()));
+            Event::Check { node: state.id, up }
+        });
+    }
+
+    fn change_node(
+        &self,
+        pool: &str,
+        node: &str,
+        change: impl FnOnce(&mut NodeState) -> Event,
+    ) -> Result<(), DirectorError> {
+        let mut state = self.state();
+        let pool_state =
+            state.pools.get_mut(pool).ok_or_else(|| DirectorError::Unknown(format!("pool \"{pool}\"")))?;
+        let id = pool_state.id;
+        let node_state = pool_state
+            .nodes
+            .iter_mut()
+            .find(|state| state.node.name == node)
+            .ok_or_else(|| DirectorError::Unknown(format!("node \"{node}\" in pool \"{pool}\"")))?;
+        let event = change(node_state);
+        self.send(|| Command::Event { pool: id, event });
+        Ok(())
+    }
+
+    /// Copies the latencies, from which quantiles of the last minute are made; to be called every 10 s.
+    pub(crate) fn copy_latencies(&self) {
+        let mut state = self.state();
+        for node in state.pools.values_mut().flat_map(|pool| &mut pool.nodes) {
+            if node.latencies.len() == LATENCY_COPIES {
+                node.latencies.pop_front();
+            }
+            let stats = &node.stats;
+            let copy = std::array::from_fn(|bucket| stats.sum(|stats| stats.latency.count(bucket)));
+            node.latencies.push_back(Box::new(copy));
+        }
+    }
+
+    /// Runs `use_them` with the listening sockets, by address.
+    pub(crate) fn with_sockets<T>(&self, use_them: impl FnOnce(&[(String, Vec<BorrowedFd<'_>>)]) -> T) -> T {
+        let state = self.state();
+        let sockets: Vec<_> = state
+            .sockets
+            .iter()
+            .map(|(address, fds)| (address.clone(), fds.iter().map(|fd| fd.as_fd()).collect()))
+            .collect();
+        use_them(&sockets)
+    }
+
+    /// Stops accepting and waits until open jobs are done, at most for `deadline`.
+    pub fn shutdown(&self, deadline: Duration) {
+        self.begin_drain(deadline);
+        while !self.is_drained() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.log.finish();
+    }
+
+    pub(crate) fn begin_drain(&self, deadline: Duration) {
+        // The sockets close when the workers let go of them, if no successor holds them.
+        let mut state = self.state();
+        state.sockets.clear();
+        self.send(|| Command::Drain { deadline });
+    }
+
+    pub(crate) fn is_drained(&self) -> bool {
+        self.workers.iter().all(WorkerHandle::is_finished)
+    }
+}
+
+impl PoolState {
+    fn new(id: PoolId, workers: usize) -> PoolState {
+        PoolState {
+            id,
+            counts: Arc::new(JobCounts::new(JobCounts::POOL_NODES_MAX)),
+            waiting: Arc::new(Waiting::new(workers)),
+            stats: Arc::new(PerWorker::new(workers)),
+            nodes: Vec::new(),
+            gone: Vec::new(),
+            next_node: 0,
+        }
+    }
+
+    /// The same pool with the nodes that are configured now.
+    fn follow(mut self, pool: &config::Pool, workers: usize) -> Result<PoolState, DirectorError> {
+        let mut old = std::mem::take(&mut self.nodes);
+        for node in &pool.nodes {
+            let known = old
+                .iter()
+                .position(|known| known.node.name == node.name && known.node.address == node.address);
+            let state = match known.map(|place| old.swap_remove(place)) {
+                Some(mut known) => {
+                    if known.node.weight != node.weight {
+                        known.weight = None;
+                    }
+                    if pool.check.is_none() {
+                        known.up = true;
+                        known.check = None;
+                    }
+                    known.node = node.clone();
+                    known
+                }
+                None => NodeState {
+                    id: self.free_id().ok_or_else(|| DirectorError::NodeIds(pool.name.clone()))?,
+                    node: node.clone(),
+                    weight: None,
+                    draining: false,
+                    up: true,
+                    check: None,
+                    stats: Arc::new(PerWorker::new(workers)),
+                    latencies: VecDeque::new(),
+                },
+            };
+            self.nodes.push(state);
+        }
+        self.gone.extend(old.into_iter().map(|node| (node.id, Instant::now())));
+        Ok(self)
+    }
+
+    fn free_id(&mut self) -> Option<NodeId> {
+        let rested =
+            |(id, since): &(NodeId, Instant)| self.counts.jobs(*id) == 0 && since.elapsed() >= NODE_ID_REST;
+        if let Some(place) = self.gone.iter().position(rested) {
+            return Some(self.gone.swap_remove(place).0);
+        }
+        let id = NodeId(self.next_node);
+        (id.index() < self.counts.len()).then(|| {
+            self.next_node += 1;
+            id
+        })
+    }
+}
+
+impl State {
+    fn snapshot(&self, workers: usize) -> Snapshot {
+        let pool_id = |name: &str| self.pools[name].id;
+        let format = self.config.access_log.output.as_ref().map(|_| self.config.access_log.format);
+        let listeners = self.config.listeners.iter().map(|listener| {
+            let state = &self.listeners[&listener.name];
+            let service = match &listener.protocol {
+                Protocol::Tcp { pool, idle_timeout } => Service::Tcp(TcpSpec {
+                    pool: pool_id(pool),
+                    idle_timeout: *idle_timeout,
+                    access_log: format,
+                }),
+                Protocol::Http(http) => Service::Http(HttpSpec {
+                    routes: http
+                        .routes
+                        .iter()
+                        .map(|route| snapshot::Route {
+                            host: route.host.clone(),
+                            path: route.path.clone(),
+                            pool: pool_id(&route.pool),
+                        })
+                        .collect(),
+                    pool: http.pool.as_deref().map(pool_id),
+                    limits: http.limits,
+                    timeouts: http.timeouts,
+                    headers: http.headers.clone(),
+                    trusted: http.trusted.clone(),
+                    access_log: format,
+                }),
+            };
+            Arc::new(ListenerSpec {
+                id: state.id,
+                name: listener.name.clone(),
+                sockets: listener
+                    .binds
+                    .iter()
+                    .flat_map(|bind| self.sockets[&key(bind)].iter().cloned())
+                    .collect(),
+                accept_proxy: listener.accept_proxy,
+                clients_max: listener.clients_max.div_ceil(workers as u32),
+                service,
+                stats: Arc::clone(&state.stats),
+            })
+        });
+        let pools = self.config.pools.iter().map(|pool| {
+            let state = &self.pools[&pool.name];
+            let nodes = state.nodes.iter().map(|node| {
+                Arc::new(NodeSpec {
+                    id: node.id,
+                    name: node.node.name.clone(),
+                    address: node.node.address,
+                    weight: node.weight(),
+                    jobs_max: node.node.jobs_max,
+                    draining: node.draining,
+                    up: node.up,
+                    stats: Arc::clone(&node.stats),
+                })
+            });
+            Arc::new(PoolSpec {
+                id: state.id,
+                name: pool.name.clone(),
+                scheduler: pool.scheduler.clone(),
+                hash_key: pool.hash.clone(),
+                nodes: nodes.collect(),
+                counts: Arc::clone(&state.counts),
+                queue_max: pool.queue_max,
+                queue_timeout: pool.queue_timeout,
+                retry: pool.retry,
+                timeouts: pool.timeouts,
+                idle_connections_max: pool.idle_connections,
+                send_proxy: pool.send_proxy,
+                waiting: Arc::clone(&state.waiting),
+                stats: Arc::clone(&state.stats),
+            })
+        });
+        Snapshot { version: self.version, listeners: listeners.collect(), pools: pools.collect() }
+    }
+}
+
+/// Sockets for all binds: those there are, and new ones for what is new.
+fn open_sockets(
+    config: &Config,
+    open: &BTreeMap<String, Vec<Arc<OwnedFd>>>,
+    workers: usize,
+) -> Result<BTreeMap<String, Vec<Arc<OwnedFd>>>, DirectorError> {
+    let mut sockets = BTreeMap::new();
+    for bind in config.listeners.iter().flat_map(|listener| &listener.binds) {
+        let wrong = |error| DirectorError::Listen { address: bind.text.clone(), error };
+        let mut these = open.get(&key(bind)).cloned().unwrap_or_default();
+        if these.is_empty() && socket::is_taken(bind).map_err(wrong)? {
+            return Err(wrong(io::ErrorKind::AddrInUse.into()));
+        }
+        // More than there are workers, from a predecessor that had more, are all served on.
+        while these.len() < workers {
+            these.push(Arc::new(socket::listen(bind).map_err(wrong)?));
+        }
+        sockets.insert(key(bind), these);
+    }
+    Ok(sockets)
+}
+
+fn key(bind: &Bind) -> String {
+    bind.address.to_string()
+}
+
+fn take_id(next: &mut u32) -> u32 {
+    let id = *next;
+    *next += 1;
+    id
+}
+
+/// From the operating system: two directors must not choose alike.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,355 @@
+//! What the admin API tells of pools, nodes and placements.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use evener_engine::{Command, Explanation};
+use evener_model::{NodeId, Outcome, Time};
+use evener_scheduler::{NodeState as Standing, PickError};
+use serde::Serialize;
+
+use crate::director::{Director, NodeState, PoolState};
+
+/// A worker that does not answer within this is reported as such.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// All pools.
+#[derive(Debug, Serialize)]
+pub struct PoolsView {
+    /// By name.
+    pub pools: Vec<PoolView>,
+}
+
+/// A pool and its nodes.
+#[derive(Debug, Serialize)]
+pub struct PoolView {
+    /// As configured.
+    pub name: String,
+    /// How nodes are chosen.
+    pub scheduler: String,
+    /// Jobs that wait for a node.
+    pub queued: u32,
+    /// Tries beyond the first, and retries not made because the budget was spent.
+    pub retries: u64,
+    /// Retries that the budget forbade.
+    pub retries_denied: u64,
+    /// The nodes, as configured.
+    pub nodes: Vec<NodeView>,
+    /// Workers that did not answer in time; their view of the nodes is missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub silent_workers: Vec<usize>,
+}
+
+/// A node: summed over all workers, and as each worker sees it.
+#[derive(Debug, Serialize)]
+pub struct NodeView {
+    /// As configured.
+    pub name: String,
+    /// As configured.
+    pub address: String,
+    /// up, down, draining, ejected (by all workers) or partly-ejected.
+    pub state: String,
+    /// Configured, or set by an operator.
+    pub weight: u32,
+    /// Jobs in flight, over all workers.
+    pub jobs: u32,
+    /// Jobs placed so far.
+    pub picks: u64,
+    /// How jobs ended.
+    pub outcomes: BTreeMap<&'static str, u64>,
+    /// Connections open, idle ones included.
+    pub connections: u64,
+    /// Connections without a job.
+    pub idle: u64,
+    /// Quantiles of the last minute, in milliseconds: from the pick to the first byte of the answer.
+    pub latency_ms: BTreeMap<&'static str, Option<f64>>,
+    /// What placements are based on, and how old it is.
+    pub signals: Vec<SignalView>,
+    /// What each worker's scheduler holds of the node.
+    pub workers: Vec<WorkerView>,
+}
+
+/// Something known of a node.
+#[derive(Debug, Serialize)]
+pub struct SignalView {
+    /// What.
+    pub name: &'static str,
+    /// How much.
+    pub value: serde_json::Value,
+    /// How long it has been known; 0 is exact now.
+    pub age_ms: Option<f64>,
+}
+
+/// What one worker's scheduler holds of a node.
+#[derive(Debug, Serialize)]
+pub struct WorkerView {
+    /// Its number.
+    pub worker: usize,
+    /// up, down, draining or ejected.
+    pub state: String,
+    /// For how much longer an ejected node stays out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ejected_for_ms: Option<f64>,
+    /// The weight, as far as slow start lets it.
+    pub effective_weight: f32,
+    /// Average latency that the scheduler keeps.
+    pub latency_ms: Option<f64>,
+    /// Since its last change.
+    pub latency_age_ms: Option<f64>,
+    /// Share of failures lately, 0–1.
+    pub failure_share: f32,
+    /// How often the node was ejected.
+    pub ejections: u32,
+}
+
+/// Why jobs were placed where they were.
+#[derive(Debug, Serialize)]
+pub struct ExplanationView {
+    /// The pool.
+    pub pool: String,
+    /// The newest first, over all workers.
+    pub placements: Vec<PlacementView>,
+}
+
+/// One placement.
+#[derive(Debug, Serialize)]
+pub struct PlacementView {
+    /// How long ago.
+    pub age_ms: f64,
+    /// Which worker placed.
+    pub worker: usize,
+    /// The policy.
+    pub scheduler: &'static str,
+    /// The node; `null` if none was chosen.
+    pub choice: Option<String>,
+    /// Why none was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'static str>,
+    /// Whether most of the pool looked dead, so that all of it was used.
+    pub panic: bool,
+    /// How many nodes were candidates; `candidates` lists at most 8.
+    pub candidates_total: u32,
+    /// What was compared.
+    pub candidates: Vec<CandidateView>,
+}
+
+/// A node that was considered.
+#[derive(Debug, Serialize)]
+pub struct CandidateView {
+    /// Its name.
+    pub node: String,
+    /// Whether it was chosen.
+    pub chosen: bool,
+    /// As the policy compares, lower is better; `null` where it does not score.
+    pub score: Option<f32>,
+    /// What the score is made of, and how old it was.
+    pub signals: Vec<SignalView>,
+}
+
+impl Director {
+    /// All pools as they are now. Waits for the workers, half a second at the most.
+    pub fn pools(&self) -> PoolsView {
+        let states: Vec<(String, String, PoolState)> = {
+            let state = self.state();
+            let pools = state.config.pools.iter();
+            pools
+                .map(|pool| {
+                    let scheduler = pool.scheduler.policy.name().to_owned();
+                    (pool.name.clone(), scheduler, state.pools[&pool.name].clone())
+                })
+                .collect()
+        };
+        PoolsView {
+            pools: states
+                .into_iter()
+                .map(|(name, scheduler, pool)| self.pool_view(name, scheduler, &pool))
+                .collect(),
+        }
+    }
+
+    fn pool_view(&self, name: String, scheduler: String, pool: &PoolState) -> PoolView {
+        let answers = self.ask(|reply| Command::Inspect { pool: pool.id, reply });
+        let silent_workers = answers
+            .iter()
+            .enumerate()
+            .filter(|(_, answer)| answer.is_none())
+            .map(|(worker, _)| worker)
+            .collect();
+        let nodes = pool.nodes.iter().map(|node| {
+            let workers: Vec<WorkerView> = answers
+                .iter()
+                .enumerate()
+                .filter_map(|(worker, view)| {
+                    let view = view.as_ref()?;
+                    let seen = view.nodes.iter().find(|seen| seen.node == node.id)?;
+                    Some(worker_view(worker, view.now, seen))
+                })
+                .collect();
+            node_view(pool, node, workers)
+        });
+        PoolView {
+            name,
+            scheduler,
+            queued: pool.waiting.total(),
+            retries: pool.stats.sum(|stats| stats.retries.load()),
+            retries_denied: pool.stats.sum(|stats| stats.retries_denied.load()),
+            nodes: nodes.collect(),
+            silent_workers,
+        }
+    }
+
+    /// The last `count` placements of a pool; `None` if there is no such pool.
+    pub fn explain(&self, pool: &str, count: usize) -> Option<ExplanationView> {
+        let state = self.state().pools.get(pool)?.clone();
+        let answers = self.ask(|reply| Command::Explain { pool: state.id, count, reply });
+        let name = |id: NodeId| {
+            let known = state.nodes.iter().find(|node| node.id == id);
+            known.map_or_else(|| format!("(gone, {id})"), |node| node.node.name.clone())
+        };
+        let mut placements: Vec<PlacementView> = answers
+            .into_iter()
+            .enumerate()
+            .filter_map(|(worker, answer)| Some((worker, answer?)))
+            .flat_map(|(worker, Explanation { now, placements })| {
+                let name = &name;
+                placements
+                    .into_iter()
+                    .map(move |placement| placement_view(worker, now, &placement, name))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        placements.sort_by(|a, b| a.age_ms.total_cmp(&b.age_ms));
+        placements.truncate(count);
+        Some(ExplanationView { pool: pool.into(), placements })
+    }
+
+    /// Asks all workers at once; `None` for those that do not answer in time.
+    fn ask<T>(&self, question: impl Fn(mpsc::Sender<T>) -> Command) -> Vec<Option<T>> {
+        let questions: Vec<mpsc::Receiver<T>> = self
+            .workers()
+            .iter()
+            .map(|worker| {
+                let (reply, answer) = mpsc::channel();
+                worker.send(question(reply));
+                answer
+            })
+            .collect();
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        questions
+            .into_iter()
+            .map(|answer| answer.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok())
+            .collect()
+    }
+}
+
+fn worker_view(worker: usize, now: Time, seen: &evener_scheduler::NodeView) -> WorkerView {
+    let ejected_for_ms = match seen.state {
+        Standing::Ejected { until } => Some(ms(until.since(now))),
+        _ => None,
+    };
+    WorkerView {
+        worker,
+        state: seen.state.name().into(),
+        ejected_for_ms,
+        effective_weight: seen.effective_weight,
+        latency_ms: seen.latency.map(|(latency, _)| ms(latency)),
+        latency_age_ms: seen.latency.map(|(_, fed)| ms(now.since(fed))),
+        failure_share: seen.failure_share,
+        ejections: seen.ejections,
+    }
+}
+
+fn node_view(pool: &PoolState, node: &NodeState, workers: Vec<WorkerView>) -> NodeView {
+    let ejected = workers.iter().filter(|worker| worker.state == "ejected").count();
+    let state = if node.draining || node.weight().value() == 0 {
+        "draining"
+    } else if !node.up {
+        "down"
+    } else if ejected == 0 {
+        "up"
+    } else if ejected == workers.len() {
+        "ejected"
+    } else {
+        "partly-ejected"
+    };
+    let jobs = pool.counts.jobs(node.id);
+    let mut signals = vec![SignalView { name: "jobs", value: jobs.into(), age_ms: Some(0.0) }];
+    let freshest = workers
+        .iter()
+        .filter_map(|worker| worker.latency_ms.zip(worker.latency_age_ms))
+        .min_by(|(_, a), (_, b)| a.total_cmp(b));
+    if let Some((latency, age)) = freshest {
+        signals.push(SignalView { name: "latency_ms", value: latency.into(), age_ms: Some(age) });
+    }
+    let failure_share = workers.iter().map(|worker| worker.failure_share).fold(0.0, f32::max);
+    signals.push(SignalView { name: "failure_share", value: failure_share.into(), age_ms: None });
+    if let Some((reason, since)) = &node.check {
+        signals.push(SignalView {
+            name: "check",
+            value: reason.as_str().into(),
+            age_ms: Some(ms(since.elapsed())),
+        });
+    }
+    NodeView {
+        name: node.node.name.clone(),
+        address: node.node.text.clone(),
+        state: state.into(),
+        weight: node.weight().value(),
+        jobs,
+        picks: node.stats.sum(|stats| stats.picks.load()),
+        outcomes: Outcome::ALL
+            .iter()
+            .map(|outcome| (outcome.name(), node.stats.sum(|stats| stats.outcomes[outcome.index()].load())))
+            .collect(),
+        connections: node.stats.sum(|stats| stats.connections.load()),
+        idle: node.stats.sum(|stats| stats.idle.load()),
+        latency_ms: [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)]
+            .map(|(name, quantile)| (name, node.latency_ms(quantile)))
+            .into(),
+        signals,
+        workers,
+    }
+}
+
+fn placement_view(
+    worker: usize,
+    now: Time,
+    placement: &evener_scheduler::Placement,
+    name: &impl Fn(NodeId) -> String,
+) -> PlacementView {
+    let chosen = placement.choice.ok();
+    let candidates = placement.candidates().iter().map(|candidate| {
+        let mut signals = vec![
+            SignalView { name: "jobs", value: candidate.jobs.into(), age_ms: Some(0.0) },
+            SignalView { name: "weight", value: candidate.weight.into(), age_ms: None },
+        ];
+        if let Some((latency, fed)) = candidate.latency {
+            let age = ms(placement.time.since(fed));
+            signals.push(SignalView { name: "latency_ms", value: ms(latency).into(), age_ms: Some(age) });
+        }
+        CandidateView {
+            node: name(candidate.node),
+            chosen: chosen == Some(candidate.node),
+            score: candidate.score.is_finite().then_some(candidate.score),
+            signals,
+        }
+    });
+    PlacementView {
+        age_ms: ms(now.since(placement.time)),
+        worker,
+        scheduler: placement.policy.name(),
+        choice: chosen.map(name),
+        error: placement.choice.err().map(|error| match error {
+            PickError::Full => "all nodes are at their limit",
+            PickError::NoNode => "no node can take a job",
+        }),
+        panic: placement.panic,
+        candidates_total: placement.candidates_total,
+        candidates: candidates.collect(),
+    }
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
