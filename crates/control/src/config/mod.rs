@@ -1,15 +1,14 @@
-//! Configuration: read once from TOML or from flags into a form that is valid by construction.
+//! Configuration: read once from text into what is valid by construction.
+//!
+//! - `parse.rs`: every key, its default and its limits, in one place each
+//! - `reader.rs`: tables, values, and what can be wrong with them
+//! - `units.rs`: durations and sizes
+//! - `error.rs`: errors with file, line, column and remedy
 
-mod address;
-mod document;
 mod error;
 mod flags;
-mod keys;
-mod listener;
-mod merge;
-mod pool;
+mod parse;
 mod reader;
-mod reference;
 mod units;
 
 use std::net::SocketAddr;
@@ -17,306 +16,263 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use evener_engine::snapshot::{
-    HashKey, HeaderSpec, HttpLimits, HttpTimeouts, LogFormat, Network, NodeTimeouts, ProxyVersion, Retry,
+    HashKey, HeaderSpec, HttpLimits, HttpTimeouts, LogFormat, Network, NodeTimeouts, PathMatch, ProxyVersion,
+    Retry,
 };
 use evener_model::Weight;
 use evener_scheduler::Settings;
-use serde::Serialize;
 
-pub use address::Bind;
-pub use error::{ConfigError, Errors, Warning};
+pub use error::{ConfigError, Errors, Source};
 pub use flags::Flags;
-pub use reference::reference;
 
-use document::Document;
-use reader::Reader;
-
-/// What a director serves, and how. Every name in it that refers to a pool refers to one that is there.
-#[derive(Clone, Debug)]
+/// A whole, valid configuration.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The process as a whole.
+    /// `[process]`
     pub process: Process,
-    /// The admin API; `None`: off.
-    pub admin: Option<Admin>,
-    /// Where the access log goes.
+    /// `[admin]`; `None`: no admin API.
+    pub admin: Option<AdminAddress>,
+    /// `[access_log]`
     pub access_log: AccessLog,
-    /// Sockets that accept work, in the order of the files.
+    /// `[listener.*]`
     pub listeners: Vec<Listener>,
-    /// Nodes that do it, in the order of the files.
+    /// `[pool.*]`
     pub pools: Vec<Pool>,
     /// What is allowed, but probably not meant.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<String>,
 }
 
-/// The process as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// `[process]`
+#[derive(Clone, Debug, PartialEq)]
 pub struct Process {
-    /// Threads that carry jobs, at least 1.
+    /// Worker threads; cannot change while the process runs.
     pub workers: usize,
-    /// How long open jobs may take once the process is to end.
+    /// How long open jobs may take after the director was asked to end.
     pub drain_timeout: Duration,
-    /// The program's own log: `error`, `warn`, `info`, `debug` or `trace`.
+    /// What of the program's own log is written: error, warn, info, debug or trace.
     pub log_level: String,
     /// Whether the program's own log is JSON.
     pub log_json: bool,
 }
 
-/// The admin API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admin {
-    /// Where it listens.
-    pub listen: AdminAddress,
-    /// Names that clients may give as Host, beside addresses and `localhost`.
-    pub hosts: Vec<String>,
-}
-
 /// Where the admin API listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminAddress {
-    /// A TCP socket.
+    /// A TCP address, loopback unless the configuration insists.
     Tcp(SocketAddr),
-    /// A UNIX socket that only the process's user may use.
+    /// A UNIX socket, for its owner alone.
     Unix(PathBuf),
 }
 
-impl std::fmt::Display for AdminAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            AdminAddress::Tcp(address) => address.fmt(f),
-            AdminAddress::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
-/// Where the access log goes, and how its lines look.
+/// Where lines about jobs go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
-    /// Where.
-    pub target: LogTarget,
-    /// How.
+    /// `None`: nowhere.
+    pub output: Option<LogOutput>,
+    /// How a line looks.
     pub format: LogFormat,
 }
 
 /// Where the access log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogTarget {
-    /// Nowhere.
-    Off,
+pub enum LogOutput {
     /// Standard output.
     Stdout,
-    /// The end of this file.
+    /// A file, opened again on SIGHUP.
     File(PathBuf),
 }
 
-/// Sockets that accept work, and what is done with it.
-#[derive(Clone, Debug)]
+/// `[listener.NAME]`
+#[derive(Clone, Debug, PartialEq)]
 pub struct Listener {
     /// Its name.
     pub name: String,
-    /// Its addresses, at least one.
+    /// Where it listens.
     pub binds: Vec<Bind>,
+    /// What it speaks, and where jobs go.
+    pub protocol: Protocol,
     /// Client connections at the most, over all workers.
     pub clients_max: u32,
-    /// Whether each connection begins with a PROXY protocol header.
+    /// Whether a PROXY header must come first.
     pub accept_proxy: bool,
-    /// What it speaks.
-    pub protocol: Protocol,
+}
+
+/// An address to listen on, as it was written and as it was understood.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Bind {
+    /// As written.
+    pub text: String,
+    /// As understood.
+    pub address: SocketAddr,
+    /// Whether IPv4 clients are taken on an IPv6 address.
+    pub dual_stack: bool,
 }
 
 /// What a listener speaks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Protocol {
     /// HTTP/1.1.
     Http(Http),
     /// Bytes.
     Tcp {
-        /// Where connections go.
+        /// Name of the pool.
         pool: String,
         /// Without a byte either way, a connection is closed after this.
         idle_timeout: Duration,
     },
 }
 
-/// What an HTTP listener does.
-#[derive(Clone, Debug)]
+/// The HTTP side of a listener.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Http {
-    /// Tried in order; the first match wins.
+    /// Tried in order.
     pub routes: Vec<Route>,
-    /// Where requests go that no route matches.
+    /// Name of the pool for what no route takes.
     pub pool: Option<String>,
-    /// Refusals by size.
+    /// Sizes.
     pub limits: HttpLimits,
-    /// Refusals by time.
+    /// Times.
     pub timeouts: HttpTimeouts,
-    /// What is added to forwarded messages.
+    /// Headers that are added.
     pub headers: HeaderSpec,
     /// Clients whose forwarding headers are believed.
     pub trusted: Vec<Network>,
 }
 
-/// Requests that match go to a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One entry of `route`.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// Host without port, lower case; `*.` before it takes all names below. `None`: any.
+    /// Lower case, without port; `*.` stands for any name below.
     pub host: Option<String>,
     /// Which paths.
-    pub path: RoutePath,
-    /// Where they go.
+    pub path: PathMatch,
+    /// Name of the pool.
     pub pool: String,
 }
 
-/// Which paths a route takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RoutePath {
-    /// All.
-    Any,
-    /// This one.
-    Exact(String),
-    /// Those below.
-    Prefix(String),
-}
-
-/// The nodes behind listeners.
-#[derive(Clone, Debug)]
+/// `[pool.NAME]`
+#[derive(Clone, Debug, PartialEq)]
 pub struct Pool {
     /// Its name.
     pub name: String,
-    /// How a node is chosen.
+    /// How nodes are chosen.
     pub scheduler: Settings,
-    /// What of a job the hashing policies hash.
-    pub hash_key: HashKey,
-    /// Jobs that may wait for a node, over all workers; 0: none.
+    /// What hashing policies hash.
+    pub hash: HashKey,
+    /// Jobs that may wait.
     pub queue_max: u32,
-    /// How long they may wait.
+    /// For how long.
     pub queue_timeout: Duration,
-    /// Further tries on other nodes.
+    /// Trying again elsewhere.
     pub retry: Retry,
-    /// Times after which a node has failed.
+    /// When a node has failed.
     pub timeouts: NodeTimeouts,
-    /// Node-side connections kept for later jobs, a node and a worker.
-    pub idle_connections_max: u32,
-    /// Each connection to a node begins with this PROXY protocol header.
+    /// Connections kept, a node and a worker.
+    pub idle_connections: u32,
+    /// PROXY header towards nodes.
     pub send_proxy: Option<ProxyVersion>,
-    /// The active health check; `None`: nodes are up unless traffic says otherwise.
+    /// The active health check.
     pub check: Option<Check>,
-    /// The nodes, at least one; names are unique.
+    /// The nodes.
     pub nodes: Vec<Node>,
 }
 
-/// A node as configured.
+/// One entry of `node`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Unique in the pool.
     pub name: String,
-    /// Where it listens; names were resolved when the configuration was read.
+    /// As written.
+    pub text: String,
+    /// Where it listens.
     pub address: SocketAddr,
-    /// Its capacity beside the others'.
+    /// Capacity.
     pub weight: Weight,
-    /// Jobs in flight at the most; `None`: no limit.
+    /// Jobs at the most.
     pub jobs_max: Option<u32>,
 }
 
-/// How a node is asked whether it is well.
+/// An active health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What is done.
+    /// What is tried.
     pub probe: Probe,
-    /// From the start of one check to the next, give or take 10 %.
+    /// How often, ± 10 %.
     pub interval: Duration,
-    /// A check that takes longer has failed.
+    /// How long one try may take.
     pub timeout: Duration,
-    /// Good results in a row that bring a node up, at least 1.
+    /// Successes in a row that bring a node up.
     pub rise: u32,
-    /// Bad results in a row that bring it down, at least 1.
+    /// Failures in a row that take a node down.
     pub fall: u32,
-    /// The port that is asked; `None`: that of the node.
+    /// Another port than that of the jobs.
     pub port: Option<u16>,
 }
 
-/// What a health check does.
+/// What a health check tries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// A connection that is accepted is good.
-    Tcp,
-    /// A request that is answered as expected is good.
+    /// A request, and what its answer must be.
     Http {
-        /// GET, HEAD, OPTIONS or POST.
+        /// GET, HEAD or OPTIONS.
         method: String,
-        /// Path and query.
-        target: String,
-        /// The Host; `None`: the node's address.
+        /// With query.
+        path: String,
+        /// The Host header; the node's address if `None`.
         host: Option<String>,
-        /// Statuses that are good, as inclusive ranges.
+        /// Statuses that are good, as ranges.
         expect: Vec<(u16, u16)>,
-        /// Text that the body must contain.
+        /// What the body must contain.
         body: Option<String>,
     },
-    /// A command that exits with 0 is good. It gets EVENER_NODE and EVENER_ADDRESS in its environment.
-    Exec {
-        /// The program and its arguments, at least the program.
-        command: Vec<String>,
-    },
+    /// A connection.
+    Tcp,
+    /// A program that ends with status 0.
+    Exec(Vec<String>),
 }
 
-/// What [`check`](crate::check) tells of a valid configuration.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// Files that were read, in order.
-    pub files: Vec<PathBuf>,
-    /// How many listeners there are.
-    pub listeners: usize,
-    /// How many pools.
-    pub pools: usize,
-    /// How many nodes, over all pools.
-    pub nodes: usize,
-    /// What is probably not meant, one line each: `file:line:column: key path: …`.
-    pub warnings: Vec<String>,
+impl Config {
+    /// Reads a file, and what lies in `conf.d/*.toml` beside it, in the order of their names.
+    ///
+    /// # Errors
+    /// All that is wrong, at once.
+    pub fn load(path: &Path) -> Result<Config, Errors> {
+        let mut sources = vec![read(path)?];
+        let folder = path.parent().unwrap_or(Path::new("")).join("conf.d");
+        if let Ok(entries) = std::fs::read_dir(&folder) {
+            let mut paths: Vec<PathBuf> = entries
+                .filter_map(|entry| Some(entry.ok()?.path()))
+                .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+                .collect();
+            paths.sort();
+            for path in paths {
+                sources.push(read(&path)?);
+            }
+        }
+        parse::parse(sources)
+    }
+
+    /// Reads a configuration from text, as if from a file called `name`.
+    ///
+    /// # Errors
+    /// All that is wrong, at once.
+    pub fn from_text(name: &str, text: &str) -> Result<Config, Errors> {
+        parse::parse(vec![Source { name: name.into(), text: text.into() }])
+    }
 }
 
-/// Reads `path` and the `*.toml` in the folder `conf.d` beside it, in the order of their names.
-///
-/// Names of nodes are resolved, which may take as long as the resolver takes.
-///
-/// # Errors
-/// All that is wrong with the files, not only the first thing.
-pub fn load(path: &Path) -> Result<Config, Errors> {
-    read(&Document::open(path)?)
+fn read(path: &Path) -> Result<Source, Errors> {
+    let name = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Source { name, text }),
+        Err(error) => Err(Errors::one(
+            Source { name, text: String::new() },
+            0..0,
+            "",
+            format!("cannot be read: {error}"),
+        )),
+    }
 }
 
-/// The same as [`load`], and a summary of what was found.
-///
-/// # Errors
-/// As for [`load`].
-pub fn check(path: &Path) -> Result<Report, Errors> {
-    let document = Document::open(path)?;
-    let config = read(&document)?;
-    Ok(Report {
-        files: document.paths().map(PathBuf::from).collect(),
-        listeners: config.listeners.len(),
-        pools: config.pools.len(),
-        nodes: config.pools.iter().map(|pool| pool.nodes.len()).sum(),
-        warnings: config.warnings.iter().map(ToString::to_string).collect(),
-    })
-}
-
-/// Reads a configuration from text; `name` stands for the file in errors.
-///
-/// # Errors
-/// As for [`load`].
-pub fn parse(name: &str, text: &str) -> Result<Config, Errors> {
-    read(&Document::from_texts(vec![(name.to_string(), text.to_string())])?)
-}
-
-/// The configuration that command-line flags describe, validated as a file is; errors name the flag.
-///
-/// # Errors
-/// As for [`load`].
-pub fn from_flags(flags: &Flags) -> Result<Config, Errors> {
-    read(&flags.document()?)
-}
-
-fn read(document: &Document) -> Result<Config, Errors> {
-    let mut reader = Reader::new(document);
-    let config = listener::read_config(&mut reader);
-    reader.finish(config)
-}
+#[cfg(test)]
+mod tests;
