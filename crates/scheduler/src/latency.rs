@@ -6,8 +6,10 @@ use evener_model::Time;
 
 /// Samples are cut here (18 minutes), so that scores cannot overflow.
 const NANOS_MAX: u64 = 1 << 40;
-/// ln 2 times the decay of 10 s.
-const HALF_LIFE_NANOS: u64 = 6_931_471_806;
+/// ln 2 times the decay of 10 s, in whole steps.
+const HALF_LIFE_NANOS: u64 = 64 * STEP_NANOS;
+/// Readers see a mean fade in steps, so that what is derived from it need not change at every look.
+const STEP_NANOS: u64 = 108_304_247;
 /// What stands for 1 in fractions.
 const ONE: u64 = 1 << 16;
 
@@ -50,13 +52,13 @@ impl Latency {
     /// The mean now, in nanoseconds; `None` before the first sample.
     #[inline]
     pub(crate) fn mean_nanos(&self, now: Time) -> Option<u64> {
-        self.fed_at.map(|at| self.mean_nanos * fade(now.since(at)) / ONE)
+        self.fed_at.map(|at| self.mean_nanos * fade_in_steps(now.since(at)) / ONE)
     }
 
     /// The peak-sensitive mean now, in nanoseconds; `None` before the first sample.
     #[inline]
     pub(crate) fn peak_nanos(&self, now: Time) -> Option<u64> {
-        self.fed_at.map(|at| self.peak_nanos * fade(now.since(at)) / ONE)
+        self.fed_at.map(|at| self.peak_nanos * fade_in_steps(now.since(at)) / ONE)
     }
 
     /// The mean as it was fed, and when it was fed last.
@@ -80,6 +82,17 @@ fn fade(elapsed: Duration) -> u64 {
         return 0;
     }
     (ONE - (nanos % HALF_LIFE_NANOS) * (ONE / 2) / HALF_LIFE_NANOS) >> halvings
+}
+
+/// The same in steps of a 64th of a half-life.
+#[inline]
+fn fade_in_steps(elapsed: Duration) -> u64 {
+    let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+    let steps = nanos / STEP_NANOS;
+    if steps >= 16 * 64 {
+        return 0;
+    }
+    (ONE - steps % 64 * (ONE / 128)) >> (steps / 64)
 }
 
 #[cfg(test)]

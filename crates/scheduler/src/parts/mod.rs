@@ -16,4 +16,4 @@ pub(crate) use ring::Ring;
 pub(crate) use roster::{Entry, Roster, by_key};
 pub(crate) use sampler::Sampler;
 pub(crate) use tokens::Tokens;
-pub(crate) use tournament::{Key, Tournament};
+pub(crate) use tournament::Tournament;

@@ -10,7 +10,7 @@ const MISSES_MAX: usize = 4;
 
 /// Draws a few nodes, each as likely as its weight is large, and takes the best of them by a measure.
 ///
-/// O(choices · log nodes); a pool of no more nodes than choices is compared whole, and so is one where
+/// O(choices); a pool of no more nodes than choices is compared whole, and so is one where
 /// the draws hit nodes that are full. Of equals, the first drawn wins.
 #[derive(Debug)]
 pub(crate) struct Probes<M> {
@@ -30,7 +30,7 @@ impl<M: Measure> Probes<M> {
         let jobs = pick.nodes.jobs(node);
         let rank = self.measure.rank(pick.nodes, node, jobs, pick.now);
         self.measure.explain(pick, node, jobs, rank);
-        if best.is_none_or(|(other, _)| rank.beats(&other)) {
+        if best.is_none_or(|(other, _)| rank.beats(&other).0) {
             *best = Some((rank, node));
         }
     }

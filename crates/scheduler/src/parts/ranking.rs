@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use evener_model::{NodeId, Time};
 
-use super::{Key, Tournament};
-use crate::explain::Candidate;
+use super::Tournament;
+use crate::explain::{Candidate, Placement};
 use crate::hash::mix2;
 use crate::nodes::{Nodes, Standing, UNIT};
 use crate::policy::{Algorithm, Pick};
@@ -13,24 +13,49 @@ use crate::policy::{Algorithm, Pick};
 const SCAN_MAX: usize = 64;
 /// Nodes whose keys are renewed at each pick in a tree.
 const TOUR: usize = 2;
+/// How many of those that the winner beat a placement shows.
+const FINALISTS: usize = 3;
 /// Winners whose jobs others have changed, before the pool is scanned after all.
 const STALE_MAX: usize = 16;
 /// A node of weight 1 that has had a turn among equals has its next after this.
 const TURN: u64 = 1 << 24;
 
+/// Jobs above this count as this many, so that ranks cannot overflow.
+const JOBS_MAX: u32 = 1 << 24;
+
 /// How good a node is for the next job: `number / divisor`, less is better.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rank {
-    /// Below 2^56 wherever the divisor is not 1.
+    /// Below 2^46 wherever the divisor is not 0.
     pub(crate) number: u64,
-    /// At most 256.
+    /// At most 256; 0 for the ranks of [`cost`], which are compared by their numbers.
     pub(crate) divisor: u32,
 }
 
 impl Rank {
+    /// The rank as one number that orders as ranks do, and is equal where they are: two fractions with
+    /// divisors up to 256 that differ do so by more than 2^-17.
     #[inline]
-    pub(crate) fn beats(&self, other: &Rank) -> bool {
-        self.number * u64::from(other.divisor) < other.number * u64::from(self.divisor)
+    fn value(self) -> u64 {
+        if self.divisor == 0 { self.number } else { (self.number << 17) / u64::from(self.divisor) }
+    }
+
+    /// Whether `self` is better, and whether they are equal.
+    #[inline]
+    pub(crate) fn beats(&self, other: &Rank) -> (bool, bool) {
+        let left = self.number * u64::from(other.divisor.max(1));
+        let right = other.number * u64::from(self.divisor.max(1));
+        (left < right, left == right)
+    }
+
+    /// As scores are shown: in jobs for a weight of 1, or in seconds.
+    #[inline]
+    fn score(self) -> f32 {
+        if self.divisor == 0 {
+            f64::from_bits(self.number) as f32
+        } else {
+            self.number as f32 / (UNIT as f32 * self.divisor as f32)
+        }
     }
 }
 
@@ -38,9 +63,6 @@ impl Rank {
 pub(crate) trait Measure: fmt::Debug + Send {
     /// Whether equals take turns by weight.
     const WEIGHS: bool = true;
-    /// Whether ranks come from [`cost`].
-    const TIMES: bool = false;
-
     /// The rank of a member that has so many jobs.
     fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> Rank;
 
@@ -52,14 +74,9 @@ pub(crate) trait Measure: fmt::Debug + Send {
     /// Remembers that a node was compared.
     #[inline]
     fn explain(&self, pick: &mut Pick<'_>, node: NodeId, jobs: u32, rank: Rank) {
-        let score = if Self::TIMES {
-            f64::from_bits(rank.number) as f32
-        } else {
-            rank.number as f32 / (UNIT * rank.divisor) as f32
-        };
         let weight = pick.nodes.standing(node).weight;
-        let latency = self.latency(pick.nodes, node);
-        pick.placement.compare(Candidate { node, jobs, weight, score, latency });
+        let latency = if rank.divisor == 0 { self.latency(pick.nodes, node) } else { None };
+        pick.placement.compare(Candidate { node, jobs, weight, score: rank.score(), latency });
     }
 }
 
@@ -70,7 +87,7 @@ pub(crate) trait Measure: fmt::Debug + Send {
 pub(crate) fn cost(standing: &Standing, nanos: u64, jobs: u32) -> Rank {
     let work = (f64::from(jobs) + 1.0) * f64::from(standing.handicap) / f64::from(standing.weight * UNIT);
     // At least a nanosecond: jobs still count where latencies are not known.
-    Rank { number: (nanos.max(1) as f64 * 1e-9 * work).to_bits(), divisor: 1 }
+    Rank { number: (nanos.max(1) as f64 * 1e-9 * work).to_bits(), divisor: 0 }
 }
 
 /// Takes the best of all nodes by a measure.
@@ -88,26 +105,12 @@ pub(crate) struct Ranking<M> {
     seed: u64,
     due: Vec<u64>,
     clock: u64,
-    tree: Tournament<Place>,
+    /// By rank, then by when a node is due.
+    tree: Tournament<u128>,
+    /// The jobs that a node's key in the tree is for.
+    seen: Vec<u32>,
     in_tree: bool,
     next: usize,
-}
-
-/// A node's key in the tree.
-#[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    rank: Rank,
-    jobs: u32,
-    due: u64,
-}
-
-impl Key for Place {
-    #[inline]
-    fn beats(&self, other: &Place) -> bool {
-        let left = self.rank.number * u64::from(other.rank.divisor);
-        let right = other.rank.number * u64::from(self.rank.divisor);
-        left < right || left == right && self.due < other.due
-    }
 }
 
 impl<M: Measure> Ranking<M> {
@@ -118,6 +121,7 @@ impl<M: Measure> Ranking<M> {
             due: Vec::new(),
             clock: 0,
             tree: Tournament::default(),
+            seen: Vec::new(),
             in_tree: false,
             next: 0,
         }
@@ -128,37 +132,43 @@ impl<M: Measure> Ranking<M> {
     }
 
     #[inline]
-    fn place(&self, nodes: &Nodes, node: NodeId, now: Time) -> Place {
-        let jobs = nodes.jobs(node);
-        Place { rank: self.measure.rank(nodes, node, jobs, now), jobs, due: self.due[node.index()] }
+    fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> Rank {
+        self.measure.rank(nodes, node, jobs.min(JOBS_MAX), now)
     }
 
     /// Enters a node's key; full nodes and others that may not be picked have none.
     #[inline]
     fn enter(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
-        if !nodes.is_member(node) {
-            self.tree.clear(node);
-            return;
-        }
-        let place = self.place(nodes, node, now);
-        if place.jobs >= nodes.standing(node).jobs_max {
+        let jobs = nodes.jobs(node);
+        self.seen[node.index()] = jobs;
+        if !nodes.is_member(node) || jobs >= nodes.standing(node).jobs_max {
             self.tree.clear(node);
         } else {
-            self.tree.set(node, place);
+            let rank = self.rank(nodes, node, jobs, now).value();
+            self.tree.set(node, u128::from(rank) << 64 | u128::from(self.due[node.index()]));
         }
     }
 
     fn scan(&self, pick: &mut Pick<'_>) -> Option<NodeId> {
-        let members = pick.nodes.members();
-        let mut best: Option<(Place, NodeId)> = None;
-        for &member in members {
-            let place = self.place(pick.nodes, member, pick.now);
-            if place.jobs >= pick.nodes.standing(member).jobs_max || pick.is_avoided(member) {
+        let nodes = pick.nodes;
+        let mut best: Option<(Rank, NodeId)> = None;
+        let mut room = Placement::CANDIDATES_MAX;
+        for &member in nodes.members() {
+            let jobs = nodes.jobs(member);
+            if jobs >= nodes.standing(member).jobs_max || pick.is_avoided(member) {
                 continue;
             }
-            self.measure.explain(pick, member, place.jobs, place.rank);
-            if best.is_none_or(|(other, _)| place.beats(&other)) {
-                best = Some((place, member));
+            let rank = self.rank(nodes, member, jobs, pick.now);
+            if room > 0 {
+                room -= 1;
+                self.measure.explain(pick, member, jobs, rank);
+            }
+            let better = best.is_none_or(|(other, node)| {
+                let (better, equal) = rank.beats(&other);
+                better || equal && self.due[member.index()] < self.due[node.index()]
+            });
+            if better {
+                best = Some((rank, member));
             }
         }
         best.map(|(_, node)| node)
@@ -186,7 +196,7 @@ impl<M: Measure> Ranking<M> {
     fn winner(&mut self, pick: &Pick<'_>) -> Option<NodeId> {
         for _ in 0..STALE_MAX {
             let node = self.tree.top()?;
-            if pick.nodes.jobs(node) == self.tree.key(node).jobs {
+            if pick.nodes.jobs(node) == self.seen[node.index()] {
                 return Some(node);
             }
             self.enter(pick.nodes, node, pick.now);
@@ -195,9 +205,11 @@ impl<M: Measure> Ranking<M> {
     }
 
     fn explain(&self, pick: &mut Pick<'_>, winner: NodeId) {
-        for node in std::iter::once(winner).chain(self.tree.finalists().take(3)) {
-            let place = self.tree.key(node);
-            self.measure.explain(pick, node, place.jobs, place.rank);
+        let times = self.measure.rank(pick.nodes, winner, 0, pick.now).divisor == 0;
+        for node in std::iter::once(winner).chain(self.tree.finalists().take(FINALISTS)) {
+            let number = (self.tree.key(node) >> 64) as u64;
+            let rank = Rank { number, divisor: if times { 0 } else { 1 << 17 } };
+            self.measure.explain(pick, node, self.seen[node.index()], rank);
         }
     }
 }
@@ -206,6 +218,7 @@ impl<M: Measure> Algorithm for Ranking<M> {
     fn weighed(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
         while self.due.len() <= node.index() {
             self.due.push(0);
+            self.seen.push(0);
         }
         if nodes.is_member(node) && self.due[node.index()] == 0 {
             let part = mix2(self.seed, u64::from(node.0)) >> 40;

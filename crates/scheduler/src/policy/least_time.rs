@@ -18,8 +18,6 @@ use crate::parts::{Measure, Rank, cost};
 pub(crate) struct LeastTime;
 
 impl Measure for LeastTime {
-    const TIMES: bool = true;
-
     #[inline]
     fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> Rank {
         let own = nodes.latency(node).and_then(|latency| latency.mean_nanos(now));

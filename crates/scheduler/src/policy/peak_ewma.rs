@@ -19,8 +19,6 @@ use crate::parts::{Measure, Rank, cost};
 pub(crate) struct PeakEwma;
 
 impl Measure for PeakEwma {
-    const TIMES: bool = true;
-
     #[inline]
     fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> Rank {
         let own = nodes.latency(node).and_then(|latency| latency.peak_nanos(now));

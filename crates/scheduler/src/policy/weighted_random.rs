@@ -9,7 +9,7 @@ const DRAWS_MAX: usize = 8;
 
 /// Any node, each as likely as its weight is large, as far as slow start lets it.
 ///
-/// O(log nodes); O(nodes) if eight draws in a row hit full nodes.
+/// O(1); O(nodes) if eight draws in a row hit full nodes, and after shares changed.
 ///
 /// Source: papers 000, 3.3.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@ use evener_model::{NodeId, Time};
 
 use super::{Algorithm, Pick};
 use crate::nodes::{Nodes, UNIT};
-use crate::parts::{Key, Tokens, Tournament};
+use crate::parts::{Tokens, Tournament};
 
 /// The virtual length of a round. A pick moves the clock on by at least 2^8 and at most 2^16 for each node,
 /// so that the clock lasts for 2^48 picks: 89 years at 100,000 a second.
@@ -24,21 +24,11 @@ const FULL_PASSED_MAX: usize = 8;
 /// Source: papers 000, 3.2, with the order of virtual-time (stride) scheduling.
 #[derive(Debug, Default)]
 pub(crate) struct Smooth {
-    heap: Tournament<Turn>,
+    due: Tournament<u64>,
     turns: Vec<Cycle>,
     clock: u64,
     started: bool,
     joined: u64,
-}
-
-/// When a turn is due. Of the same time, the left one in the tournament wins: the lower id.
-#[derive(Clone, Copy, Debug, Default)]
-struct Turn(u64);
-
-impl Key for Turn {
-    fn beats(&self, other: &Turn) -> bool {
-        self.0 < other.0
-    }
 }
 
 /// A node's turns: `base + served · ROUND / share`, reckoned anew each round so that no rounding adds up.
@@ -84,7 +74,7 @@ impl Smooth {
 
     /// Enters the node's next turn.
     fn show(&mut self, node: NodeId) {
-        self.heap.set(node, Turn(self.turns[node.index()].due()));
+        self.due.set(node, self.turns[node.index()].due());
     }
 
     fn pass(&mut self, node: NodeId) {
@@ -96,7 +86,7 @@ impl Smooth {
 
     fn earliest_open(&mut self, pick: &Pick<'_>) -> Option<NodeId> {
         for _ in 0..FULL_PASSED_MAX {
-            let node = self.heap.top()?;
+            let node = self.due.top()?;
             let full = pick.nodes.is_full(node);
             self.pass(node);
             if !full {
@@ -123,7 +113,7 @@ impl Algorithm for Smooth {
         }
         if share == 0 {
             *cycle = Cycle { base: due, served: 0, share: 0 };
-            self.heap.clear(node);
+            self.due.clear(node);
             return;
         }
         // Less than a stride: with a whole one, the turn before it would count to the round that begins now.
@@ -151,7 +141,7 @@ impl Algorithm for Smooth {
             self.start(pick.nodes);
         }
         for &node in pick.avoid {
-            self.heap.clear(node);
+            self.due.clear(node);
         }
         let found = self.earliest_open(pick);
         for &node in pick.avoid.iter().filter(|node| pick.nodes.is_member(**node)) {
