@@ -1,0 +1,9 @@
+//! One file for each command.
+
+pub(crate) mod check;
+pub(crate) mod ctl;
+pub(crate) mod demo;
+pub(crate) mod explain;
+pub(crate) mod load;
+pub(crate) mod pools;
+pub(crate) mod run;

@@ -1,0 +1,85 @@
+use std::path::PathBuf;
+
+use clap::Args;
+use evener_control::{Flags, Origin, RunError, RunOptions};
+
+use crate::output::{self, Status};
+use crate::{Wrong, logging};
+
+/// Runs a director: listens, and places jobs on nodes.
+///
+/// It reads a configuration file, or takes the most important settings as options. Its own log goes to
+/// standard error.
+///
+/// SIGHUP reads the configuration and opens the access log again; SIGUSR2 hands over to the program that now
+/// lies where this one came from; SIGTERM and SIGINT finish open jobs and end, a second one at once.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  evener run -c /etc/evener/evener.toml
+  evener run --listen http://:8080 --to 10.0.0.1:80,weight=5 --to 10.0.0.2:80
+  evener run --listen http://127.0.0.1:8080 --to 127.0.0.1:9001 --to 127.0.0.1:9002 \\
+      --scheduler round-robin --workers 1 --admin 127.0.0.1:9900
+  evener run --listen tcp://:5432 --to 10.0.0.1:5432,max_jobs=100 --scheduler least-jobs
+
+Names of schedulers: docs/schedulers.md, or give a wrong one.")]
+pub(crate) struct Run {
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["listen", "to", "scheduler", "workers", "admin", "access_log"],
+        required_unless_present_any = ["listen", "to"])]
+    config: Option<PathBuf>,
+    /// Where to listen, and what is spoken there: http://ADDR or tcp://ADDR; may be repeated
+    #[arg(long, value_name = "URL")]
+    listen: Vec<String>,
+    /// A node: ADDR[,weight=N][,max_jobs=N][,name=X]; may be repeated
+    #[arg(long, value_name = "NODE")]
+    to: Vec<String>,
+    /// How a node is chosen [default: weighted-least-jobs]
+    #[arg(long, value_name = "NAME")]
+    scheduler: Option<String>,
+    /// Threads that carry jobs [default: the cores available]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Where evener ctl and metrics are answered: ADDR or unix:PATH [default: nowhere]
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+    /// Where a line about each job goes: a file, stdout or off [default: off]
+    #[arg(long, value_name = "PATH")]
+    access_log: Option<String>,
+    /// Write the program's own log as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    pub(crate) fn run(self) -> anyhow::Result<Status> {
+        let json = self.json;
+        let origin = self.origin();
+        let config = match origin.config() {
+            Ok(config) => config,
+            Err(errors) => {
+                eprint!("{}", errors.render(output::colour_on_stderr()));
+                return Ok(Status::Wrong);
+            }
+        };
+        logging::start(&config.process.log_level, json || config.process.log_json)?;
+        evener_control::run(&RunOptions { origin }, config).map_err(|error| match error {
+            RunError::Config(errors) => Wrong(errors.to_string()).into(),
+            error => anyhow::Error::from(error),
+        })?;
+        Ok(Status::Done)
+    }
+
+    fn origin(self) -> Origin {
+        match self.config {
+            Some(path) => Origin::File(path),
+            None => Origin::Flags(Flags {
+                listen: self.listen,
+                to: self.to,
+                scheduler: self.scheduler,
+                workers: self.workers,
+                admin: self.admin,
+                access_log: self.access_log,
+            }),
+        }
+    }
+}
