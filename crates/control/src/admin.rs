@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +14,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use evener_model::Weight;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::{mpsc, oneshot};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::config::AdminAddress;
@@ -25,6 +28,12 @@ use crate::metrics;
 
 /// Longer bodies are refused: the longest that makes sense is a number.
 const BODY_BYTES_MAX: usize = 4096;
+/// Connections at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 64;
+/// A request's head, and the pause before it, may take so long.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// A connection is closed after this, whatever it does.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(600);
 /// Placements that one answer holds at the most.
 const PLACEMENTS_MAX: usize = 1000;
 
@@ -73,25 +82,17 @@ impl Admin {
                 listener.set_nonblocking(true)?;
                 let socket = listener.as_fd().try_clone_to_owned()?;
                 let listener = tokio::net::TcpListener::from_std(listener)?;
-                (socket, tokio::spawn(async move { complain(axum::serve(listener, router).await) }))
+                (socket, tokio::spawn(serve(async move || Ok(listener.accept().await?.0), router)))
             }
             AdminAddress::Unix(path) => {
                 let listener = match inherited {
                     Some(fd) => std::os::unix::net::UnixListener::from(fd),
-                    None => {
-                        // A socket left behind by a process that is gone is in the way.
-                        if std::os::unix::net::UnixStream::connect(path).is_err() {
-                            let _ = std::fs::remove_file(path);
-                        }
-                        let listener = std::os::unix::net::UnixListener::bind(path)?;
-                        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-                        listener
-                    }
+                    None => bind_unix(path)?,
                 };
                 listener.set_nonblocking(true)?;
                 let socket = listener.as_fd().try_clone_to_owned()?;
                 let listener = tokio::net::UnixListener::from_std(listener)?;
-                (socket, tokio::spawn(async move { complain(axum::serve(listener, router).await) }))
+                (socket, tokio::spawn(serve(async move || Ok(listener.accept().await?.0), router)))
             }
         };
         Ok(Admin { socket, task, address: address.clone() })
@@ -117,9 +118,51 @@ impl Admin {
     }
 }
 
-fn complain(result: io::Result<()>) {
-    if let Err(error) = result {
-        tracing::error!(%error, "admin API");
+/// Listens at a path that nobody but the owner may use, from the first moment.
+fn bind_unix(path: &std::path::Path) -> io::Result<std::os::unix::net::UnixListener> {
+    if let Ok(metadata) = std::fs::symlink_metadata(path) {
+        if !metadata.file_type().is_socket() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+        }
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+    }
+    let mut new_path = path.as_os_str().to_owned();
+    new_path.push(format!(".{}", std::process::id()));
+    let listener = std::os::unix::net::UnixListener::bind(&new_path)?;
+    std::fs::set_permissions(&new_path, std::fs::Permissions::from_mode(0o600))?;
+    // In the place of a socket that a process left behind.
+    std::fs::rename(&new_path, path)?;
+    Ok(listener)
+}
+
+/// Answers connections, some at a time, none for ever.
+async fn serve<S>(mut accept: impl AsyncFnMut() -> io::Result<S>, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let stream = match accept().await {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "admin API: accept");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let service = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .serve_connection(TokioIo::new(stream), service);
+            // What a client does wrong is its own affair; how long it may take is not.
+            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+            drop(place);
+        });
     }
 }
 
@@ -157,9 +200,9 @@ async fn guard(request: Request, next: Next) -> Response {
         if headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site") {
             return refusal(StatusCode::FORBIDDEN, "requests of web pages are not obeyed");
         }
-    }
-    if !host_is_plain(request.headers()) {
-        return refusal(StatusCode::FORBIDDEN, "the Host must be an address or localhost");
+        if !host_is_plain(headers) {
+            return refusal(StatusCode::FORBIDDEN, "the Host must be an address or localhost");
+        }
     }
     next.run(request).await
 }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -253,14 +254,27 @@ impl Director {
         })
     }
 
-    /// Tells the verdict of a health check. One about a node that is gone is ignored.
-    pub(crate) fn set_check(&self, pool: &str, node: &str, up: bool, reason: String) {
-        // The node may have been configured away while it was being checked.
-        let _ = self.change_node(pool, node, |state| {
-            state.up = up;
-            state.check = Some((reason, Instant::now()));
-            Event::Check { node: state.id, up }
-        });
+    /// Tells what a health check of the node at `address` saw, and its verdict if that changed. One
+    /// about a node that is gone, or elsewhere now, is ignored.
+    pub(crate) fn note_check(
+        &self,
+        pool: &str,
+        node: &str,
+        address: SocketAddr,
+        verdict: Option<bool>,
+        seen: String,
+    ) {
+        let mut state = self.state();
+        let Some(pool_state) = state.pools.get_mut(pool) else { return };
+        let id = pool_state.id;
+        let is_meant = |known: &&mut NodeState| known.node.name == node && known.node.address == address;
+        let Some(known) = pool_state.nodes.iter_mut().find(is_meant) else { return };
+        known.check = Some((seen, Instant::now()));
+        if let Some(up) = verdict {
+            known.up = up;
+            let event = Event::Check { node: known.id, up };
+            self.send(|| Command::Event { pool: id, event });
+        }
     }
 
     fn change_node(
@@ -296,15 +310,9 @@ impl Director {
         }
     }
 
-    /// Runs `use_them` with the listening sockets, by address.
-    pub(crate) fn with_sockets<T>(&self, use_them: impl FnOnce(&[(String, Vec<BorrowedFd<'_>>)]) -> T) -> T {
-        let state = self.state();
-        let sockets: Vec<_> = state
-            .sockets
-            .iter()
-            .map(|(address, fds)| (address.clone(), fds.iter().map(|fd| fd.as_fd()).collect()))
-            .collect();
-        use_them(&sockets)
+    /// The listening sockets, by address.
+    pub(crate) fn sockets(&self) -> Vec<(String, Vec<Arc<OwnedFd>>)> {
+        self.state().sockets.iter().map(|(address, fds)| (address.clone(), fds.clone())).collect()
     }
 
     /// Stops accepting and waits until open jobs are done, at most for `deadline`.
@@ -477,23 +485,32 @@ fn open_sockets(
     workers: usize,
 ) -> Result<BTreeMap<String, Vec<Arc<OwnedFd>>>, DirectorError> {
     let mut sockets = BTreeMap::new();
-    for bind in config.listeners.iter().flat_map(|listener| &listener.binds) {
+    for wanted in config.listeners.iter().flat_map(|listener| &listener.binds) {
+        let bind = wanted;
         let wrong = |error| DirectorError::Listen { address: bind.text.clone(), error };
         let mut these = open.get(&key(bind)).cloned().unwrap_or_default();
-        if these.is_empty() && socket::is_taken(bind).map_err(wrong)? {
+        // A port that this director holds already, under another address, is not somebody else's.
+        let is_ours = || open.keys().any(|key| key.ends_with(&format!(":{}", bind.address.port())));
+        if these.is_empty() && !is_ours() && socket::is_taken(bind).map_err(wrong)? {
             return Err(wrong(io::ErrorKind::AddrInUse.into()));
         }
         // More than there are workers, from a predecessor that had more, are all served on.
+        let mut bind = bind.clone();
         while these.len() < workers {
-            these.push(Arc::new(socket::listen(bind).map_err(wrong)?));
+            let socket = socket::listen(&bind).map_err(wrong)?;
+            // If any port would do, the first socket's is the one for all.
+            bind.address.set_port(socket::port(&socket).map_err(wrong)?);
+            these.push(Arc::new(socket));
         }
-        sockets.insert(key(bind), these);
+        sockets.insert(key(wanted), these);
     }
     Ok(sockets)
 }
 
+/// What tells sockets apart, for this process and the next.
 fn key(bind: &Bind) -> String {
-    bind.address.to_string()
+    let kind = if bind.dual_stack { "dual " } else { "" };
+    format!("{kind}{}", bind.address)
 }
 
 fn take_id(next: &mut u32) -> u32 {

@@ -61,13 +61,6 @@ impl Checks {
             old.task.abort();
         }
     }
-
-    /// Ends all checks.
-    pub(crate) fn stop(&mut self) {
-        for running in std::mem::take(&mut self.running).into_values() {
-            running.task.abort();
-        }
-    }
 }
 
 /// Checks one node for ever.
@@ -83,14 +76,13 @@ async fn watch(director: Arc<Director>, (pool, node): (String, String), address:
         };
         let is_good = result.is_ok();
         let reason = result.unwrap_or_else(|wrong| wrong);
-        if let Some(up) = verdict.take(is_good, check.rise, check.fall) {
-            if up {
-                tracing::info!(pool, node, reason, "node is up");
-            } else {
-                tracing::warn!(pool, node, reason, "node is down");
-            }
-            director.set_check(&pool, &node, up, reason);
+        let change = verdict.take(is_good, check.rise, check.fall);
+        match change {
+            Some(true) => tracing::info!(pool, node, reason, "node is up"),
+            Some(false) => tracing::warn!(pool, node, reason, "node is down"),
+            None => {}
         }
+        director.note_check(&pool, &node, address, change, reason);
         // Nodes must not all be tried at the same moment.
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let jitter = 0.9 + (seed >> 40) as f64 / f64::from(1 << 24) * 0.2;

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -82,14 +83,14 @@ impl Inherited {
 /// If it cannot be started, ends, or is not ready in time. Then it is no longer running.
 pub(crate) fn hand_over(
     program: &Path,
-    listeners: &[(String, Vec<BorrowedFd<'_>>)],
+    listeners: &[(String, Vec<Arc<OwnedFd>>)],
     admin: Option<BorrowedFd<'_>>,
 ) -> io::Result<Child> {
     let (mut reader, writer) = io::pipe()?;
     let numbers = Descriptors {
         listeners: listeners
             .iter()
-            .map(|(address, fds)| (address.clone(), fds.iter().map(AsRawFd::as_raw_fd).collect()))
+            .map(|(address, fds)| (address.clone(), fds.iter().map(|fd| fd.as_raw_fd()).collect()))
             .collect(),
         admin: admin.as_ref().map(AsRawFd::as_raw_fd),
         ready: Some(writer.as_raw_fd()),
@@ -98,6 +99,8 @@ pub(crate) fn hand_over(
         numbers.listeners.values().flatten().copied().chain(numbers.admin).chain(numbers.ready).collect();
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1));
+    // It names this process: the next one must not take the watchdog for somebody else's.
+    command.env_remove("WATCHDOG_PID");
     command.env(VARIABLE, serde_json::to_string(&numbers).map_err(io::Error::other)?);
     // SAFETY: between fork and exec the closure only calls fcntl, which is async-signal-safe, on
     // descriptors that the parent holds open; it touches no memory but the list, made before.

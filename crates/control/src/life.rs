@@ -1,6 +1,7 @@
 //! The life of a director's process: start, signals, reload, hot restart, end.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use crate::admin::{Admin, Order};
 use crate::config::{Config, Errors, Flags};
@@ -101,6 +103,14 @@ struct Life {
     orders: mpsc::Receiver<Order>,
     order_sender: mpsc::Sender<Order>,
     successor: Option<Child>,
+    /// A new process that is coming up, and who asked for it.
+    upgrade: Option<Upgrade>,
+}
+
+#[derive(Debug)]
+struct Upgrade {
+    coming: JoinHandle<io::Result<Child>>,
+    asked_by: Option<oneshot::Sender<Result<(), String>>>,
 }
 
 impl Life {
@@ -130,7 +140,17 @@ impl Life {
         }
         notify(&[NotifyState::Ready, NotifyState::MainPid(std::process::id())]);
         inherited.announce();
-        Ok(Life { origin, program, director, checks, admin, orders, order_sender, successor: None })
+        Ok(Life {
+            origin,
+            program,
+            director,
+            checks,
+            admin,
+            orders,
+            order_sender,
+            successor: None,
+            upgrade: None,
+        })
     }
 
     /// Obeys signals and the admin API until the process is to end.
@@ -146,10 +166,11 @@ impl Life {
             tokio::select! {
                 _ = hangup.recv() => {
                     // The log has said what was wrong.
-                    let _ = self.reload();
+                    let _ = self.reload().await;
                 }
-                _ = upgrade.recv() => {
-                    if self.upgrade().await.is_ok() { break }
+                _ = upgrade.recv() => self.begin_upgrade(None),
+                result = come_up(&mut self.upgrade) => {
+                    if self.end_upgrade(result).await { break }
                 }
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
@@ -158,17 +179,11 @@ impl Life {
                     if watchdog.is_some() { notify(&[NotifyState::Watchdog]) }
                 }
                 Some(order) = self.orders.recv() => match order {
-                    Order::Reload(done) => answer(done, self.reload()),
-                    Order::Upgrade(done) => {
-                        let result = self.upgrade().await;
-                        let is_done = result.is_ok();
+                    Order::Reload(done) => {
+                        let result = self.reload().await;
                         answer(done, result);
-                        if is_done {
-                            // The answer still has to go out.
-                            tokio::time::sleep(Duration::from_millis(100)).await;
-                            break;
-                        }
                     }
+                    Order::Upgrade(done) => self.begin_upgrade(Some(done)),
                 },
             }
         }
@@ -177,10 +192,10 @@ impl Life {
     }
 
     /// Takes the configuration anew; if it is wrong, all stays as it is.
-    fn reload(&mut self) -> Result<(), String> {
+    async fn reload(&mut self) -> Result<(), String> {
         let microseconds = monotonic_usec();
         notify(&[NotifyState::Reloading, NotifyState::Custom(&format!("MONOTONIC_USEC={microseconds}"))]);
-        let result = self.try_reload();
+        let result = self.try_reload().await;
         match &result {
             Ok(()) => tracing::info!("reloaded"),
             Err(error) => tracing::error!("the configuration stays as it was: {error}"),
@@ -189,8 +204,11 @@ impl Life {
         result
     }
 
-    fn try_reload(&mut self) -> Result<(), String> {
-        let config = self.origin.config().map_err(|errors| errors.to_string())?;
+    async fn try_reload(&mut self) -> Result<(), String> {
+        // Names of nodes are resolved, which may take a while.
+        let origin = self.origin.clone();
+        let config = tokio::task::spawn_blocking(move || origin.config()).await;
+        let config = config.map_err(|error| error.to_string())?.map_err(|errors| errors.to_string())?;
         if config.admin.as_ref() != self.admin.as_ref().map(Admin::address) {
             // Listen at the new address before the old one is given up.
             let admin = match &config.admin {
@@ -216,31 +234,47 @@ impl Life {
         Ok(())
     }
 
-    /// Lets a new process take over the sockets; if it does not come up, all stays as it is.
-    async fn upgrade(&mut self) -> Result<(), String> {
+    /// Starts a new process that is to take over the sockets.
+    fn begin_upgrade(&mut self, asked_by: Option<oneshot::Sender<Result<(), String>>>) {
+        if self.upgrade.is_some() {
+            if let Some(asked_by) = asked_by {
+                answer(asked_by, Err("a new process is coming up already".into()));
+            }
+            return;
+        }
         tracing::info!(program = %self.program.display(), "a new process takes over");
-        let director = Arc::clone(&self.director);
+        let sockets = self.director.sockets();
         let program = self.program.clone();
         let admin = self.admin.as_ref().map(|admin| admin.socket().try_clone_to_owned()).transpose();
-        let admin = admin.map_err(|error| error.to_string())?;
-        let started = tokio::task::spawn_blocking(move || {
-            use std::os::fd::AsFd;
-            director.with_sockets(|sockets| {
-                inherit::hand_over(&program, sockets, admin.as_ref().map(AsFd::as_fd))
-            })
+        let coming = tokio::task::spawn_blocking(move || {
+            let admin = admin?;
+            inherit::hand_over(&program, &sockets, admin.as_ref().map(AsFd::as_fd))
         });
-        match started.await.map_err(io::Error::other).and_then(|result| result) {
+        self.upgrade = Some(Upgrade { coming, asked_by });
+    }
+
+    /// The new process serves, or it does not come up: then all stays as it is. Says whether this
+    /// process is to end.
+    async fn end_upgrade(&mut self, result: io::Result<Child>) -> bool {
+        let asked_by = self.upgrade.take().and_then(|upgrade| upgrade.asked_by);
+        let told = match &result {
             Ok(child) => {
                 tracing::info!(pid = child.id(), "the new process serves; this one drains");
                 notify(&[NotifyState::MainPid(child.id())]);
-                self.successor = Some(child);
                 Ok(())
             }
             Err(error) => {
                 tracing::error!(%error, "no new process took over: this one goes on");
                 Err(error.to_string())
             }
+        };
+        if let Some(asked_by) = asked_by {
+            answer(asked_by, told);
+            // The answer still has to go out.
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
+        self.successor = result.ok();
+        self.successor.is_some()
     }
 
     /// Drains and returns when all is done, when time is up, or at a second signal.
@@ -250,7 +284,6 @@ impl Life {
             notify(&[NotifyState::Stopping]);
         }
         tracing::info!(?deadline, "draining");
-        self.checks.stop();
         if let Some(admin) = self.admin.take() {
             admin.stop(self.successor.is_some());
         }
@@ -274,6 +307,14 @@ impl Life {
         while !self.director.is_drained() && Instant::now() < patience {
             tokio::time::sleep(DRAIN_POLL).await;
         }
+    }
+}
+
+/// Waits for the new process, for ever if none is coming.
+async fn come_up(upgrade: &mut Option<Upgrade>) -> io::Result<Child> {
+    match upgrade {
+        Some(upgrade) => (&mut upgrade.coming).await.map_err(io::Error::other).and_then(|result| result),
+        None => std::future::pending().await,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::config::Bind;
 
@@ -24,6 +24,12 @@ pub(crate) fn listen(bind: &Bind) -> io::Result<OwnedFd> {
     socket.bind(&bind.address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+/// The port that a socket is bound to.
+pub(crate) fn port(socket: &OwnedFd) -> io::Result<u16> {
+    let address = SockRef::from(socket).local_addr()?;
+    Ok(address.as_socket().map_or(0, |address| address.port()))
 }
 
 /// Whether somebody else listens at the address already. Sharing an address is meant for the workers

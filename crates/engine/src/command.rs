@@ -70,9 +70,19 @@ pub struct Explanation {
 /// The control plane's end of a worker.
 #[derive(Debug)]
 pub struct WorkerHandle {
-    commands: Sender<Command>,
+    /// `None` only while it is dropped.
+    commands: Option<Sender<Command>>,
     waker: Arc<Waker>,
     thread: std::thread::JoinHandle<()>,
+}
+
+impl Drop for WorkerHandle {
+    /// A worker whose handle is gone ends: it cuts off what is open.
+    fn drop(&mut self) {
+        self.commands = None;
+        // A failed wake-up means that the worker is gone already.
+        let _ = self.waker.wake();
+    }
 }
 
 /// The worker's end.
@@ -84,12 +94,12 @@ impl WorkerHandle {
         spawn: impl FnOnce(CommandQueue) -> io::Result<std::thread::JoinHandle<()>>,
     ) -> io::Result<WorkerHandle> {
         let (commands, queue) = mpsc::channel();
-        Ok(WorkerHandle { commands, waker, thread: spawn(queue)? })
+        Ok(WorkerHandle { commands: Some(commands), waker, thread: spawn(queue)? })
     }
 
     /// Asks the worker for something. A worker that has ended ignores it.
     pub fn send(&self, command: Command) {
-        if self.commands.send(command).is_ok() {
+        if self.commands.as_ref().is_some_and(|commands| commands.send(command).is_ok()) {
             // A failed wake-up means that the worker is gone.
             let _ = self.waker.wake();
         }
@@ -98,12 +108,5 @@ impl WorkerHandle {
     /// Whether the worker has ended (after [`Command::Drain`]).
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
-    }
-
-    /// Waits for the worker to end.
-    pub fn join(self) {
-        if let Err(panic) = self.thread.join() {
-            std::panic::resume_unwind(panic);
-        }
     }
 }

@@ -239,14 +239,21 @@ impl Config {
     pub fn load(path: &Path) -> Result<Config, Errors> {
         let mut sources = vec![read(path)?];
         let folder = path.parent().unwrap_or(Path::new("")).join("conf.d");
-        if let Ok(entries) = std::fs::read_dir(&folder) {
-            let mut paths: Vec<PathBuf> = entries
-                .filter_map(|entry| Some(entry.ok()?.path()))
-                .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
-                .collect();
-            paths.sort();
-            for path in paths {
-                sources.push(read(&path)?);
+        let paths = std::fs::read_dir(&folder)
+            .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>, _>>());
+        match paths {
+            Ok(mut paths) => {
+                paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+                paths.sort();
+                for path in paths {
+                    sources.push(read(&path)?);
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            // What cannot be read may hold half of the pools: going on without it would be worse.
+            Err(error) => {
+                let source = Source { name: folder.display().to_string(), text: String::new() };
+                return Err(Errors::one(source, 0..0, "", format!("cannot be read: {error}")));
             }
         }
         parse::parse(sources)

@@ -81,8 +81,9 @@ pub(super) fn parse(sources: Vec<Source>) -> Result<Config, Errors> {
 /// A section that may be in one file only.
 fn single<'a>(p: &mut Problems, roots: &mut [Table<'a>], key: &'static str) -> Option<Table<'a>> {
     let mut found: Vec<Value<'a>> = roots.iter_mut().filter_map(|root| root.take(key)).collect();
+    let first = found.first().map(|value| value.source.name.clone()).unwrap_or_default();
     for second in found.drain(1.min(found.len())..) {
-        p.add(&second, format!("[{key}] is in another file already"));
+        p.add(&second, format!("[{key}] is in {first} already: a section belongs in one file"));
     }
     found.pop()?.table(p)
 }

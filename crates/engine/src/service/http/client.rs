@@ -40,6 +40,8 @@ pub(crate) struct Client {
     expects_proxy: bool,
     /// No further request once the output is flushed.
     pub(super) must_close: bool,
+    /// More of a request may come that will not be read.
+    pub(super) has_unread: bool,
     pub(super) peer: Peer,
 }
 
@@ -127,6 +129,7 @@ impl Http {
             read_closed: false,
             expects_proxy: core.listeners[listener].spec.accept_proxy,
             must_close: false,
+            has_unread: false,
             peer: Peer::new(address),
         });
         let slot = &mut core.listeners[listener];
@@ -304,6 +307,7 @@ impl Http {
         }
         let client = &mut self.clients[index];
         client.must_close = true;
+        client.has_unread = true;
         let sent = client.output.send(&client.io, &out, &mut core.buffers);
         core.buffers.put(out);
         match sent {
@@ -376,7 +380,7 @@ impl Http {
     /// All is said: closes the connection so that the client can still read it.
     pub(super) fn finish_client(&mut self, core: &mut Core, index: usize) {
         let client = &mut self.clients[index];
-        if client.read_closed || (client.input.is_empty() && !client.readable && client.scanned == 0) {
+        if client.read_closed || (client.input.is_empty() && !client.readable && !client.has_unread) {
             return self.close_client(core, index);
         }
         client.state = State::Lingering;

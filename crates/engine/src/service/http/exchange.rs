@@ -478,6 +478,7 @@ impl Http {
                 link.read_closed = true;
                 self.exchanges[index].request_body = Body::Done;
                 self.clients[client_index].must_close = true;
+                self.clients[client_index].has_unread = true;
                 core.again.push(Token::new(Kind::HttpNode, link_index));
                 return;
             }
@@ -498,7 +499,10 @@ impl Http {
         debug_assert!(exchange.node.is_none(), "a slot is released before its exchange ends");
         let client = &mut self.clients[exchange.client as usize];
         client.exchange = NONE;
-        client.must_close |= !exchange.request_body.is_done();
+        if !exchange.request_body.is_done() {
+            client.must_close = true;
+            client.has_unread = true;
+        }
         finish(core, &exchange, &client.peer, failure);
         core.buffers.put(exchange.request);
     }
