@@ -43,7 +43,7 @@ fn common() {
     );
     assert!(lines[1].ends_with("] \"POST /echo HTTP/1.1\" 200 5"), "{}", lines[1]);
     // [21/Nov/2026:01:42:14 +0000]
-    let stamp = &lines[0][15..43];
+    let stamp = &lines[0][14..42];
     let shape: String = stamp
         .chars()
         .map(|c| {

@@ -61,7 +61,7 @@ fn http_checks_judge_by_status() {
 
 #[test]
 fn http_checks_judge_by_a_set_of_statuses() {
-    follows("http = \"GET /health\", host = \"health.example\", expect = \"200,204\"", "202 Accepted");
+    follows("http = \"GET /health\", host = \"health.example\", expect = [200, 204]", "202 Accepted");
 }
 
 #[test]
@@ -115,5 +115,5 @@ fn checks_may_ask_another_port_and_time_out() {
     );
     let director = Director::start(&web_with(address, "", &[node.address], &pool));
     wait_until("the checks to time out", || !is_up(&director, "n1"));
-    assert!(node.seen().is_empty() && silent.seen().len() >= 2);
+    assert!(node.seen().is_empty() && !silent.seen().is_empty());
 }
