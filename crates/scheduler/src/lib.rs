@@ -38,6 +38,8 @@ mod settings;
 mod slow_start;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use explain::{Candidate, NodeState, NodeView, PickError, Placement};
 pub use hash::hash_bytes;

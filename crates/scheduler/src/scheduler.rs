@@ -87,6 +87,9 @@ impl Scheduler {
     /// # Panics
     /// If a node joins for which the counts have no place.
     pub fn handle(&mut self, now: Time, event: Event) {
+        if now >= self.due {
+            self.advance(now);
+        }
         match event {
             Event::Join { node, spec } => {
                 match self.nodes.record_mut(node) {

@@ -115,40 +115,48 @@ impl FromStr for Order {
 }
 
 /// An algorithm that chooses a node.
+///
+/// What is said of cost holds while few nodes are full; passing full ones costs a step each. Weight 0
+/// is never picked, by any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// Each in turn.
+    /// Each in turn, by id. O(log nodes).
     RoundRobin,
-    /// Each in turn, as often as its weight.
+    /// Each in turn, as often as its weight; [`Order`] says in which order. O(log nodes), in tokens O(1).
     WeightedRoundRobin,
-    /// Any.
+    /// Any. O(1).
     Random,
-    /// Any, as often as its weight.
+    /// Any, as often as its weight. O(1).
     WeightedRandom,
-    /// The fewest jobs.
+    /// The fewest jobs. Equals take turns. Up to 64 nodes are scanned, more are kept in a tree, O(log nodes): so
+    /// with the next three, and `LeastTime`.
     LeastJobs,
-    /// The fewest jobs for its weight.
+    /// The fewest jobs for its weight. Equals take turns by weight.
     #[default]
     WeightedLeastJobs,
-    /// The fewest jobs for its weight once it has this one too.
+    /// The fewest jobs for its weight once it has this one too. Equals take turns by weight.
     ShortestExpectedDelay,
-    /// An idle one; if there is none, the shortest expected delay.
+    /// An idle one; if there is none, the shortest expected delay. Equals take turns by weight.
     NeverQueue,
-    /// The better of two (or more) drawn by weight.
+    /// The better of two (or more, see [`Settings::choices`]) drawn by weight. Of equals the first drawn.
+    /// O(choices).
     TwoChoices,
-    /// In turn, as often as its share of the jobs is short of its weight, seen at each phase.
+    /// In turn, as often as its share of the jobs is short of its weight, seen at each phase. O(1), and
+    /// O(nodes · log nodes) once a phase.
     JobInformed,
-    /// The better of two drawn by weight, by latency (peaks count at once) times jobs.
+    /// The better of two (or more) drawn by weight, by latency (peaks count at once) times jobs for its
+    /// weight. Of equals the first drawn. O(choices).
     PeakEwma,
-    /// The least latency times jobs.
+    /// The least latency times jobs for its weight. Equals take turns by weight.
     LeastTime,
-    /// By the hash of the job's key.
+    /// By the hash of the job's key. O(log nodes).
     SourceHash,
-    /// By the hash of the job's key, on a ring.
+    /// By the hash of the job's key, on a ring: few keys move when nodes come and go. O(1).
     ConsistentHash,
-    /// By the hash of the job's key, on a ring, but none far above its share of the jobs.
+    /// By the hash of the job's key, on a ring, but none far above its share of the jobs. O(1), more
+    /// the more nodes are at their bound.
     BoundedHash,
-    /// By the hash of the job's key, in a table that is even to within a percent.
+    /// By the hash of the job's key, in a table of which each node has its share almost exactly. O(1).
     Maglev,
 }
 

@@ -92,7 +92,7 @@ impl Stage {
         }
         let node = id(rest.chars().next().unwrap());
         let value = rest.get(2..).unwrap_or("");
-        let latency = (!value.is_empty()).then(|| value).filter(|_| rest.contains('@')).map(duration);
+        let latency = rest.contains('@').then(|| duration(value));
         let event = match verb {
             "join" => Event::Join { node, spec: spec(name(node), value) },
             "leave" => Event::Leave { node },
@@ -104,10 +104,10 @@ impl Stage {
             _ => panic!("no such word: {word}"),
         };
         // An end without a pick: it belongs to a job that another dispatcher placed.
-        if let Event::Finish { node, .. } = event {
-            if self.counts.jobs(node) == 0 {
-                self.counts.reserve(node, None);
-            }
+        if let Event::Finish { node, .. } = event
+            && self.counts.jobs(node) == 0
+        {
+            self.counts.reserve(node, None);
         }
         self.scheduler.handle(self.now, event);
     }

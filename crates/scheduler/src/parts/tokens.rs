@@ -66,7 +66,9 @@ impl Tokens {
 
     /// Forgets a node's tokens: it left, and its id may be that of another node later.
     pub(crate) fn forget(&mut self, node: NodeId) {
-        self.purses[node.index()] = Purse::default();
+        if let Some(purse) = self.purses.get_mut(node.index()) {
+            *purse = Purse::default();
+        }
     }
 
     /// The next open node; it gives a token. Full nodes keep theirs and are passed.

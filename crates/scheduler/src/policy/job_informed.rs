@@ -125,7 +125,7 @@ impl Algorithm for JobInformed {
         if self.members.len() <= node.index() {
             self.members.resize(node.index() + 1, false);
         }
-        self.scratch.reserve(nodes.known().len());
+        self.scratch.reserve(nodes.known().len().saturating_sub(self.scratch.len()));
         let member = nodes.is_member(node);
         // A weight that changes shows at the next phase; tokens given stay.
         if member != self.members[node.index()] {

@@ -133,6 +133,8 @@ fn idle_nodes_share_by_weight() {
 fn job_informed_makes_up_for_what_is_short() {
     // Six jobs on a and none on the others: two each are fair, so b and c get two first.
     assert_snapshot!(run("job-informed phase=1s", "a=1 b=1 c=1", "pick!bc*6 wait:1s pick*8"), @"a a a a a a b c b c a b c b");
+    // Four thirds are short of b and c each: two tokens and one, by largest remainder in the rotation.
+    assert_snapshot!(run("job-informed phase=1s", "a=1 b=1 c=1", "pick!bc*4 wait:1s pick*5"), @"a a a a b c b a c");
     // Nothing in flight: by weight.
     assert_snapshot!(run("job-informed", "a=2 b=1", "pick*6"), @"a b a b a a");
     // The rotation goes on: an update does not begin with a again.

@@ -1,0 +1,78 @@
+//! Picks and ends of jobs do not allocate, whatever happened before.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evener_model::{Event, Job, JobCounts, NodeId, NodeSpec, Outcome, Time, Weight};
+use evener_scheduler::{Order, Outlier, Policy, Scheduler, Settings, hash_bytes};
+
+/// The system's allocator, counting what each thread asks of it.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: all calls go to the system's allocator as they come; the count is a plain cell of the thread.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's contract is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract is the system's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn picks_and_ends_do_not_allocate() {
+    let smooth = Policy::ALL.map(|policy| (policy, Order::Smooth));
+    for (policy, order) in smooth.into_iter().chain([(Policy::WeightedRoundRobin, Order::Tokens)]) {
+        for nodes in [3, 100] {
+            let before = allocations_of_picks(policy, order, nodes);
+            assert_eq!(before, 0, "{policy} {order} with {nodes} nodes");
+        }
+    }
+}
+
+/// Allocations of 5,000 picks and ends, with failures, ejections, slow starts, avoided and full nodes.
+fn allocations_of_picks(policy: Policy, order: Order, nodes: u32) -> u64 {
+    let outlier = Some(Outlier { consecutive: 3, ..Outlier::default() });
+    let slow_start = Duration::from_secs(1);
+    let settings = Settings { policy, order, outlier, slow_start, ..Settings::default() };
+    let mut scheduler = Scheduler::new(settings, Arc::new(JobCounts::new(nodes as usize)), 1);
+    let mut now = Time::ZERO;
+    for node in (0..nodes).map(NodeId) {
+        let spec = NodeSpec {
+            weight: Weight::new(u64::from(node.0 % 7 + 1)).unwrap(),
+            jobs_max: Some(4),
+            name_hash: hash_bytes(&node.0.to_le_bytes()),
+        };
+        scheduler.handle(now, Event::Join { node, spec });
+    }
+    let mut in_flight = Vec::with_capacity(10_000);
+    let before = ALLOCATIONS.get();
+    for key in 0..5_000_u64 {
+        now += Duration::from_millis(7);
+        let avoid = [NodeId((key % 3) as u32)];
+        let job = Job { key: key / 5, avoid: if key % 4 == 0 { &avoid } else { &[] } };
+        if let Ok(node) = scheduler.pick(now, &job) {
+            in_flight.push(node);
+        }
+        if key % 11 != 0 && !in_flight.is_empty() {
+            let node = in_flight.swap_remove((key * 7) as usize % in_flight.len());
+            let bad = node.0 % 3 == 1 && key % 2_000 > 1_000;
+            let outcome = if bad { Outcome::Timeout } else { Outcome::Success };
+            scheduler.handle(now, Event::Finish { node, outcome, latency: Some(Duration::from_micros(key)) });
+        }
+    }
+    ALLOCATIONS.get() - before
+}

@@ -1,0 +1,267 @@
+//! A pool under random events, and what must hold of it, worked out in the simplest way.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evener_model::{Event, Job, JobCounts, NodeId, NodeSpec, Outcome, Time, Weight};
+use evener_scheduler::{Order, Outlier, PickError, Policy, Scheduler, Settings, hash_bytes};
+use proptest::prelude::*;
+
+/// Ids in these tests: few, so that events meet, with gaps between them.
+pub(crate) const IDS: u32 = 12;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Join {
+        node: u32,
+        weight: u64,
+        jobs_max: Option<u32>,
+    },
+    Leave(u32),
+    Weight {
+        node: u32,
+        weight: u64,
+    },
+    Drain {
+        node: u32,
+        draining: bool,
+    },
+    Check {
+        node: u32,
+        up: bool,
+    },
+    Pick {
+        key: u64,
+        avoid: Vec<u32>,
+    },
+    /// Ends the picked job at this place, counted round.
+    Finish {
+        place: usize,
+        outcome: Outcome,
+    },
+    Wait(u64),
+}
+
+/// Any step, picks and ends more often than the others.
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    let node = 0..IDS;
+    let weight = prop_oneof![Just(0_u64), 1..6_u64, Just(256)];
+    let avoid = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(node.clone(), 1..3)];
+    prop_oneof![
+        2 => (node.clone(), weight.clone(), prop::option::of(0..4_u32))
+            .prop_map(|(node, weight, jobs_max)| Step::Join { node, weight, jobs_max }),
+        1 => node.clone().prop_map(Step::Leave),
+        1 => (node.clone(), weight).prop_map(|(node, weight)| Step::Weight { node, weight }),
+        1 => (node.clone(), any::<bool>()).prop_map(|(node, draining)| Step::Drain { node, draining }),
+        1 => (node, any::<bool>()).prop_map(|(node, up)| Step::Check { node, up }),
+        10 => (any::<u64>(), avoid).prop_map(|(key, avoid)| Step::Pick { key, avoid }),
+        8 => (any::<usize>(), outcome()).prop_map(|(place, outcome)| Step::Finish { place, outcome }),
+        2 => (0..4_000_u64).prop_map(Step::Wait),
+    ]
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    prop::sample::select(Outcome::ALL.to_vec())
+}
+
+/// Any policy, with and without the rules that take nodes out and ease them in.
+pub(crate) fn settings() -> impl Strategy<Value = Settings> {
+    let policy = prop::sample::select(Policy::ALL.to_vec());
+    let order = prop::sample::select(vec![Order::Smooth, Order::Tokens]);
+    let outlier = Outlier { consecutive: 2, ..Outlier::default() };
+    (
+        policy,
+        order,
+        1..4_u8,
+        any::<bool>(),
+        prop::option::of(Just(outlier)),
+        prop::sample::select(vec![0, 50, 100]),
+    )
+        .prop_map(|(policy, order, choices, slow, outlier, panic_percent)| Settings {
+            policy,
+            order,
+            choices,
+            slow_start: Duration::from_secs(if slow { 3 } else { 0 }),
+            outlier,
+            panic_percent,
+            ..Settings::default()
+        })
+}
+
+/// A node as the reference sees it.
+#[derive(Clone, Debug)]
+struct Node {
+    spec: NodeSpec,
+    draining: bool,
+    up: bool,
+    failures_in_a_row: u32,
+    ejected_until: Option<Time>,
+    doublings: u32,
+    back_at: Time,
+}
+
+/// The scheduler and the reference, side by side.
+pub(crate) struct World {
+    pub(crate) scheduler: Scheduler,
+    pub(crate) counts: Arc<JobCounts>,
+    pub(crate) now: Time,
+    settings: Settings,
+    nodes: BTreeMap<NodeId, Node>,
+    pub(crate) in_flight: Vec<NodeId>,
+}
+
+impl World {
+    pub(crate) fn new(settings: Settings, seed: u64) -> World {
+        let counts = Arc::new(JobCounts::new(IDS as usize * 50));
+        World {
+            scheduler: Scheduler::new(settings.clone(), counts.clone(), seed),
+            counts,
+            now: Time::ZERO + Duration::from_secs(100),
+            settings,
+            nodes: BTreeMap::new(),
+            in_flight: Vec::new(),
+        }
+    }
+
+    pub(crate) fn play(&mut self, step: Step) {
+        match step {
+            Step::Join { node, weight, jobs_max } => self.join(id(node), weight, jobs_max),
+            Step::Leave(node) => {
+                // An id is not given again while jobs of it are in flight.
+                if !self.in_flight.contains(&id(node)) {
+                    self.nodes.remove(&id(node));
+                    self.scheduler.handle(self.now, Event::Leave { node: id(node) });
+                }
+            }
+            Step::Weight { node, weight } => {
+                let weight = Weight::new(weight).unwrap();
+                if let Some(known) = self.nodes.get_mut(&id(node)) {
+                    known.spec.weight = weight;
+                }
+                self.scheduler.handle(self.now, Event::Weight { node: id(node), weight });
+            }
+            Step::Drain { node, draining } => {
+                if let Some(known) = self.nodes.get_mut(&id(node)) {
+                    known.draining = draining;
+                }
+                self.scheduler.handle(self.now, Event::Drain { node: id(node), draining });
+            }
+            Step::Check { node, up } => {
+                if let Some(known) = self.nodes.get_mut(&id(node)) {
+                    known.up = up;
+                }
+                self.scheduler.handle(self.now, Event::Check { node: id(node), up });
+            }
+            Step::Pick { key, avoid } => self.pick(key, &avoid.into_iter().map(id).collect::<Vec<_>>()),
+            Step::Finish { place, outcome } => {
+                if !self.in_flight.is_empty() {
+                    let node = self.in_flight.swap_remove(place % self.in_flight.len());
+                    self.finish(node, outcome);
+                }
+            }
+            Step::Wait(ms) => self.now += Duration::from_millis(ms),
+        }
+    }
+
+    pub(crate) fn join(&mut self, node: NodeId, weight: u64, jobs_max: Option<u32>) {
+        let name_hash = hash_bytes(format!("node {node}").as_bytes());
+        let spec = NodeSpec { weight: Weight::new(weight).unwrap(), jobs_max, name_hash };
+        let new = Node {
+            spec,
+            draining: false,
+            up: true,
+            failures_in_a_row: 0,
+            ejected_until: None,
+            doublings: 0,
+            back_at: Time::ZERO,
+        };
+        self.nodes.entry(node).or_insert(new).spec = spec;
+        self.scheduler.handle(self.now, Event::Join { node, spec });
+    }
+
+    /// Picks, and compares with what may and what must be picked.
+    pub(crate) fn pick(&mut self, key: u64, avoid: &[NodeId]) {
+        let members = self.members();
+        let others = members.iter().any(|node| !avoid.contains(node));
+        let open: Vec<NodeId> = members
+            .iter()
+            .copied()
+            .filter(|node| !others || !avoid.contains(node))
+            .filter(|node| self.nodes[node].spec.jobs_max.is_none_or(|max| self.counts.jobs(*node) < max))
+            .collect();
+        let before = self.total();
+        let pick = self.scheduler.pick(self.now, &Job { key, avoid });
+        match pick {
+            Ok(node) => {
+                assert!(open.contains(&node), "picked {node}, open are {open:?} of {members:?}");
+                assert_eq!(self.total(), before + 1, "a pick reserves one place");
+                self.in_flight.push(node);
+            }
+            Err(error) => {
+                assert_eq!(self.total(), before, "no pick reserves nothing");
+                let expected = if members.is_empty() { PickError::NoNode } else { PickError::Full };
+                assert!(open.is_empty() && error == expected, "{error}, open are {open:?} of {members:?}");
+            }
+        }
+    }
+
+    pub(crate) fn finish(&mut self, node: NodeId, outcome: Outcome) {
+        let latency = (outcome == Outcome::Success).then_some(Duration::from_millis(3));
+        self.scheduler.handle(self.now, Event::Finish { node, outcome, latency });
+        let Some(rules) = self.settings.outlier else { return };
+        let now = self.now;
+        self.expire();
+        let Some(known) = self.nodes.get_mut(&node).filter(|known| known.ejected_until.is_none()) else {
+            return;
+        };
+        match outcome {
+            Outcome::Cancelled => {}
+            Outcome::Success => known.failures_in_a_row = 0,
+            _ => known.failures_in_a_row += 1,
+        }
+        if known.failures_in_a_row >= rules.consecutive {
+            let forgiven = now.since(known.back_at).as_nanos() / rules.interval.as_nanos();
+            known.doublings = known.doublings.saturating_sub(u32::try_from(forgiven).unwrap_or(u32::MAX));
+            known.ejected_until =
+                Some(now + (rules.ejection * 2_u32.pow(known.doublings)).min(rules.ejection_max));
+            known.doublings += 1;
+            known.failures_in_a_row = 0;
+        }
+    }
+
+    pub(crate) fn finish_all(&mut self) {
+        while let Some(node) = self.in_flight.pop() {
+            self.scheduler.handle(self.now, Event::Finish { node, outcome: Outcome::Success, latency: None });
+        }
+    }
+
+    pub(crate) fn total(&self) -> u32 {
+        (0..self.counts.len() as u32).map(|node| self.counts.jobs(NodeId(node))).sum()
+    }
+
+    fn expire(&mut self) {
+        for node in self.nodes.values_mut() {
+            if let Some(until) = node.ejected_until.filter(|until| *until <= self.now) {
+                node.ejected_until = None;
+                node.back_at = until;
+            }
+        }
+    }
+
+    fn members(&mut self) -> Vec<NodeId> {
+        self.expire();
+        let wanted = self.nodes.iter().filter(|(_, node)| node.spec.weight.value() > 0 && !node.draining);
+        let wanted: Vec<_> =
+            wanted.map(|(id, node)| (*id, node.up && node.ejected_until.is_none())).collect();
+        let eligible = wanted.iter().filter(|(_, eligible)| *eligible).count();
+        let panic = eligible * 100 < wanted.len() * usize::from(self.settings.panic_percent);
+        wanted.into_iter().filter(|(_, eligible)| *eligible || panic).map(|(id, _)| id).collect()
+    }
+}
+
+/// Ids with gaps, beyond a single word of the tables.
+pub(crate) fn id(node: u32) -> NodeId {
+    NodeId(node * 49)
+}

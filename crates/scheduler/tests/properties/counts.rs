@@ -1,0 +1,138 @@
+//! Policies that look at jobs in flight, with one dispatcher and with several.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use evener_model::{Event, Job, JobCounts, NodeId, Outcome, Time};
+use evener_scheduler::{Policy, Scheduler};
+use proptest::prelude::*;
+
+use crate::pool::{Pool, settings};
+
+const BY_COUNT: [Policy; 4] =
+    [Policy::LeastJobs, Policy::WeightedLeastJobs, Policy::ShortestExpectedDelay, Policy::NeverQueue];
+
+/// A node's score as a fraction, from the definition.
+fn score(policy: Policy, jobs: u64, weight: u64) -> (u64, u64) {
+    match policy {
+        Policy::LeastJobs => (jobs, 1),
+        Policy::WeightedLeastJobs => (jobs, weight),
+        Policy::NeverQueue if jobs == 0 => (0, 1),
+        _ => (jobs + 1, weight),
+    }
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config(100))]
+
+    /// In pools that are scanned and in those that are kept in a tree, the pick has the least score.
+    #[test]
+    fn the_best_is_picked_in_pools_of_any_size(
+        which in 0..BY_COUNT.len(),
+        weights in prop_oneof![prop::collection::vec(1..9_u64, 1..20), prop::collection::vec(1..257_u64, 65..150)],
+        steps in prop::collection::vec((any::<usize>(), 0..5_u8), 1..600),
+        seed: u64,
+    ) {
+        let policy = BY_COUNT[which];
+        let mut pool = Pool::new(settings(policy), seed, &weights);
+        for (place, what) in steps {
+            if what < 2 {
+                pool.finish(place);
+                continue;
+            }
+            let score = |node: usize| score(policy, u64::from(pool.counts.jobs(NodeId(node as u32))), weights[node]);
+            let best = (0..weights.len()).map(score).reduce(|a, b| if b.0 * a.1 < a.0 * b.1 { b } else { a }).unwrap();
+            let before: Vec<_> = (0..weights.len()).map(score).collect();
+            let node = pool.pick(0).unwrap();
+            let picked = before[node.index()];
+            prop_assert_eq!(picked.0 * best.1, best.0 * picked.1, "picked {}", node);
+        }
+    }
+
+    /// Two schedulers on the same counts keep every limit and release every place.
+    #[test]
+    fn two_schedulers_share_counts(
+        which in 0..Policy::ALL.len(),
+        nodes in prop_oneof![1..8_usize, 65..90_usize],
+        steps in prop::collection::vec((any::<bool>(), any::<usize>(), 0..5_u8), 1..400),
+    ) {
+        let counts = Arc::new(JobCounts::new(nodes));
+        let new = |seed| {
+            Pool::sharing(counts.clone(), settings(Policy::ALL[which]), seed, &vec![1; nodes], Some(3))
+        };
+        let mut pools = [new(1), new(2)];
+        for (second, place, what) in steps {
+            let pool = &mut pools[usize::from(second)];
+            if what < 2 {
+                pool.finish(place);
+            } else {
+                let full = (0..nodes as u32).all(|node| counts.jobs(NodeId(node)) >= 3);
+                prop_assert_eq!(pool.pick(place as u64).is_none(), full);
+            }
+            let in_flight: Vec<NodeId> = pools.iter().flat_map(|pool| pool.in_flight.clone()).collect();
+            for node in (0..nodes as u32).map(NodeId) {
+                let jobs = in_flight.iter().filter(|other| **other == node).count() as u32;
+                prop_assert!(jobs <= 3 && jobs == counts.jobs(node));
+            }
+        }
+    }
+
+    /// No node is above its bound after a pick, as long as nothing else is in the way.
+    #[test]
+    fn bounded_hash_keeps_the_bound(
+        weights in prop::collection::vec(1..9_u64, 1..12),
+        steps in prop::collection::vec((any::<u64>(), 0..5_u8, 0..3_u64), 1..300),
+    ) {
+        let mut pool = Pool::new(settings(Policy::BoundedHash), 1, &weights);
+        let total: u64 = weights.iter().sum();
+        for (place, what, key) in steps {
+            if what < 2 {
+                pool.finish(place as usize);
+                continue;
+            }
+            let node = pool.pick(key).unwrap();
+            let jobs = pool.in_flight.len() as u64;
+            let bound = (125 * jobs * weights[node.index()]).div_ceil(100 * total);
+            prop_assert!(u64::from(pool.counts.jobs(node)) <= bound);
+        }
+    }
+}
+
+/// Under races too no node gets more jobs than it may, and nothing is left over.
+#[test]
+fn threads_share_counts() {
+    let counts = Arc::new(JobCounts::new(4));
+    let in_flight: [AtomicU32; 4] = Default::default();
+    std::thread::scope(|scope| {
+        for (thread, policy) in Policy::ALL.into_iter().enumerate().map(|(n, p)| (n as u64, p)) {
+            let (counts, in_flight) = (counts.clone(), &in_flight);
+            scope.spawn(move || {
+                let pool = Pool::sharing(counts, settings(policy), thread, &[1, 2, 3, 4], Some(5));
+                let mut scheduler: Scheduler = pool.scheduler;
+                let now = Time::ZERO;
+                for key in 0..2_000 {
+                    let Ok(node) = scheduler.pick(now, &Job { key, avoid: &[] }) else { continue };
+                    assert!(in_flight[node.index()].fetch_add(1, Ordering::SeqCst) < 5);
+                    in_flight[node.index()].fetch_sub(1, Ordering::SeqCst);
+                    scheduler.handle(now, Event::Finish { node, outcome: Outcome::Success, latency: None });
+                }
+            });
+        }
+    });
+    assert!((0..4).all(|node| counts.jobs(NodeId(node)) == 0));
+}
+
+/// With several dispatchers that begin at once, equals are not taken in the same order.
+#[test]
+fn dispatchers_break_ties_apart() {
+    for nodes in [32, 256] {
+        let firsts: std::collections::BTreeSet<_> = (0..16)
+            .map(|seed| Pool::new(settings(Policy::LeastJobs), seed, &vec![1; nodes]).pick(0))
+            .collect();
+        assert!(firsts.len() > 8, "{firsts:?}");
+    }
+}
