@@ -429,19 +429,21 @@ impl State {
                     access_log: format,
                 }),
             };
-            Arc::new(ListenerSpec {
-                id: state.id,
-                name: listener.name.clone(),
+            snapshot::Bound {
+                spec: Arc::new(ListenerSpec {
+                    id: state.id,
+                    name: listener.name.clone(),
+                    accept_proxy: listener.accept_proxy,
+                    clients_max: listener.clients_max.div_ceil(workers as u32),
+                    service,
+                    stats: Arc::clone(&state.stats),
+                }),
                 sockets: listener
                     .binds
                     .iter()
                     .flat_map(|bind| self.sockets[&key(bind)].iter().cloned())
                     .collect(),
-                accept_proxy: listener.accept_proxy,
-                clients_max: listener.clients_max.div_ceil(workers as u32),
-                service,
-                stats: Arc::clone(&state.stats),
-            })
+            }
         });
         let pools = self.config.pools.iter().map(|pool| {
             let state = &self.pools[&pool.name];

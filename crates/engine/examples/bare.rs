@@ -57,15 +57,17 @@ fn main() {
     };
     let snapshot = Snapshot {
         version: 1,
-        listeners: vec![Arc::new(ListenerSpec {
-            id: ListenerId(0),
-            name: "bare".into(),
+        listeners: vec![Bound {
+            spec: Arc::new(ListenerSpec {
+                id: ListenerId(0),
+                name: "bare".into(),
+                accept_proxy: false,
+                clients_max: 100_000,
+                service,
+                stats: Arc::new(PerWorker::new(1)),
+            }),
             sockets: vec![Arc::new(OwnedFd::from(socket))],
-            accept_proxy: false,
-            clients_max: 100_000,
-            service,
-            stats: Arc::new(PerWorker::new(1)),
-        })],
+        }],
         pools: vec![Arc::new(PoolSpec {
             id: pool,
             name: "nodes".into(),

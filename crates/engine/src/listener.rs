@@ -11,7 +11,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use socket2::SockAddrStorage;
 
-use crate::snapshot::{ListenerSpec, PoolId, Service};
+use crate::snapshot::{Bound, ListenerSpec, PoolId, Service};
 use crate::stats::ListenerStats;
 use crate::token::Token;
 
@@ -34,14 +34,14 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn new(
-        spec: Arc<ListenerSpec>,
+        bound: &Bound,
         registry: &Registry,
         token: Token,
         (worker, workers): (usize, usize),
         place: impl Fn(PoolId) -> usize,
     ) -> io::Result<Listener> {
         let mut listener = Listener {
-            spec: Arc::clone(&spec),
+            spec: Arc::clone(&bound.spec),
             sockets: Vec::new(),
             routes: Vec::new(),
             pool: None,
@@ -49,20 +49,20 @@ impl Listener {
             is_full: false,
             is_removed: false,
         };
-        listener.apply(spec, registry, token, (worker, workers), place)?;
+        listener.apply(bound, registry, token, (worker, workers), place)?;
         Ok(listener)
     }
 
     /// Follows a new snapshot: sockets that are in it again keep their queues.
     pub(crate) fn apply(
         &mut self,
-        spec: Arc<ListenerSpec>,
+        bound: &Bound,
         registry: &Registry,
         token: Token,
         (worker, workers): (usize, usize),
         place: impl Fn(PoolId) -> usize,
     ) -> io::Result<()> {
-        let mine: Vec<_> = spec.sockets.iter().skip(worker).step_by(workers).cloned().collect();
+        let mine: Vec<_> = bound.sockets.iter().skip(worker).step_by(workers).cloned().collect();
         for old in &self.sockets {
             if !mine.iter().any(|new| Arc::ptr_eq(old, new)) {
                 registry.deregister(&mut SourceFd(&old.as_raw_fd()))?;
@@ -74,7 +74,7 @@ impl Listener {
             }
         }
         self.sockets = mine;
-        match &spec.service {
+        match &bound.spec.service {
             Service::Http(http) => {
                 self.routes = http.routes.iter().map(|route| place(route.pool)).collect();
                 self.pool = http.pool.map(place);
@@ -84,7 +84,7 @@ impl Listener {
                 self.pool = Some(place(tcp.pool));
             }
         }
-        self.spec = spec;
+        self.spec = Arc::clone(&bound.spec);
         Ok(())
     }
 

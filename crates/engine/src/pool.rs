@@ -168,8 +168,7 @@ impl Pool {
 
     pub(crate) fn publish_queue(&self, worker: usize) {
         self.spec.waiting.set(worker, self.queue.len() as u32);
-        let queued = &self.stats(worker).queued;
-        queued.add(self.queue.len() as u64 - queued.load());
+        self.stats(worker).queued.set(self.queue.len() as u64);
     }
 }
 

@@ -19,9 +19,20 @@ pub struct Snapshot {
     /// Grows with every snapshot of this process.
     pub version: u64,
     /// Sockets that accept work.
-    pub listeners: Vec<Arc<ListenerSpec>>,
+    pub listeners: Vec<Bound>,
     /// Nodes that do it.
     pub pools: Vec<Arc<PoolSpec>>,
+}
+
+/// A listener and its sockets. The sockets are apart from what else is known of the listener, because
+/// they close when the last of those who hold them lets go.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// What is done with work.
+    pub spec: Arc<ListenerSpec>,
+    /// Non-blocking listening sockets. Worker `w` of `n` serves those at the indices `i` with `i % n == w`.
+    /// A socket that is in the next snapshot again (the same `Arc`) keeps its queue.
+    pub sockets: Vec<Arc<OwnedFd>>,
 }
 
 /// A listener: the same for as long as the process serves it under one name.
@@ -32,16 +43,13 @@ pub struct ListenerId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolId(pub u32);
 
-/// Sockets that accept work, and what is done with it.
+/// What is done with the work that sockets accept.
 #[derive(Debug)]
 pub struct ListenerSpec {
     /// Stable over snapshots.
     pub id: ListenerId,
     /// As configured; appears in logs and metrics.
     pub name: String,
-    /// Non-blocking listening sockets. Worker `w` of `n` serves those at the indices `i` with `i % n == w`.
-    /// A socket that is in the next snapshot again (the same `Arc`) keeps its queue.
-    pub sockets: Vec<Arc<OwnedFd>>,
     /// Whether each connection must begin with a PROXY protocol header, version 1 or 2.
     pub accept_proxy: bool,
     /// Client connections that one worker holds open at the most; more wait in the accept queue.

@@ -56,6 +56,12 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
     }
 
+    /// Makes it `n` (for gauges). Only for the one writer.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
     /// The value now.
     #[inline]
     pub fn load(&self) -> u64 {

@@ -348,20 +348,19 @@ impl Worker {
         }
         let place = |id: PoolId| self.pools[&id];
         let share = (self.core.worker, self.workers);
-        for spec in &snapshot.listeners {
+        for bound in &snapshot.listeners {
             let registry = &self.core.registry;
+            let spec = &bound.spec;
             let applied = match self.listeners.get(&spec.id) {
                 Some(&index) => {
                     let token = Token::new(Kind::Listener, index);
-                    self.core.listeners[index]
-                        .apply(Arc::clone(spec), registry, token, share, place)
-                        .map(|()| index)
+                    self.core.listeners[index].apply(bound, registry, token, share, place).map(|()| index)
                 }
                 None => {
                     let entry = self.core.listeners.vacant_entry();
                     let index = entry.key();
                     let token = Token::new(Kind::Listener, index);
-                    Listener::new(Arc::clone(spec), registry, token, share, place).map(|listener| {
+                    Listener::new(bound, registry, token, share, place).map(|listener| {
                         entry.insert(listener);
                         self.listeners.insert(spec.id, index);
                         index
@@ -374,16 +373,12 @@ impl Worker {
                 Err(error) => tracing::error!(listener = spec.name, %error, "listen"),
             }
         }
-        self.listeners.retain(|id, &mut index| {
-            let stays = snapshot.listeners.iter().any(|spec| spec.id == *id);
-            if !stays {
-                let listener = &mut self.core.listeners[index];
-                listener.close(&self.core.registry);
-                listener.is_removed = true;
-                self.core.again.push(Token::new(Kind::Listener, index));
-            }
-            stays
-        });
+        let stays = |id: &ListenerId| snapshot.listeners.iter().any(|bound| bound.spec.id == *id);
+        let gone: Vec<usize> =
+            self.listeners.extract_if(|id, _| !stays(id)).map(|(_, index)| index).collect();
+        for index in gone {
+            self.close_listener(index);
+        }
         let gone: Vec<usize> = self
             .pools
             .extract_if(|id, _| !snapshot.pools.iter().any(|spec| spec.id == *id))
@@ -403,15 +398,23 @@ impl Worker {
         self.http.reap();
     }
 
+    /// Stops accepting at a listener. Connections that wait already are taken: closing would reset them.
+    fn close_listener(&mut self, index: usize) {
+        self.accept(index);
+        let listener = &mut self.core.listeners[index];
+        listener.close(&self.core.registry);
+        listener.is_removed = true;
+        self.core.again.push(Token::new(Kind::Listener, index));
+    }
+
     fn drain(&mut self, deadline: Duration) {
         let now = self.core.now();
         self.drain_until = Some(now + deadline);
         self.core.draining = true;
-        for (_, listener) in &mut self.core.listeners {
-            listener.close(&self.core.registry);
-            listener.is_removed = true;
+        let open: Vec<usize> = std::mem::take(&mut self.listeners).into_values().collect();
+        for index in open {
+            self.close_listener(index);
         }
-        self.listeners.clear();
         let idle_grace = (deadline / 2).min(IDLE_GRACE_MAX);
         self.http.drain(&mut self.core, idle_grace);
         self.core.set_timer(Token::new(Kind::Worker, 1), deadline);

@@ -19,6 +19,9 @@ use crate::token::{Kind, Token};
 /// After its last answer, a client whose input was not read whole may read for so long.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// Thrown away at once at the most.
+const DISCARD_BYTES: usize = 16 * 1024;
+
 /// A connection from a client.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -274,9 +277,16 @@ impl Http {
 
     /// Answers a request that has no exchange, and lets the client go: what follows cannot be understood.
     pub(super) fn refuse(&mut self, core: &mut Core, index: usize, reply: Reply) {
+        self.clients[index].must_close = true;
+        self.clients[index].has_unread = true;
+        self.reply(core, index, reply, b"");
+    }
+
+    /// Answers a request that has no exchange; `head` is what of it the log may tell.
+    pub(super) fn reply(&mut self, core: &mut Core, index: usize, reply: Reply, head: &[u8]) {
         let client = &mut self.clients[index];
         let mut out = core.buffers.take();
-        let body = reply.write(Version::Http11, false, false, &mut out);
+        let body = reply.write(Version::Http11, !client.must_close, false, &mut out);
         let listener = &core.listeners[client.listener as usize];
         let stats = listener.stats(core.worker);
         stats.responses[usize::from(reply.status / 100 - 1)].add(1);
@@ -289,7 +299,7 @@ impl Http {
         {
             let entry = Entry {
                 client: client.peer.text(),
-                head: b"",
+                head,
                 protocol: "HTTP/1.1",
                 status: reply.status,
                 bytes_out: body as u64,
@@ -306,13 +316,10 @@ impl Http {
             Core::log_line(log, timers, now, *worker, |line| entry.write(format, clock, line));
         }
         let client = &mut self.clients[index];
-        client.must_close = true;
-        client.has_unread = true;
         let sent = client.output.send(&client.io, &out, &mut core.buffers);
         core.buffers.put(out);
         match sent {
-            Ok(true) => self.finish_client(core, index),
-            Ok(false) => self.wait_for_client(core, index),
+            Ok(_) => self.next_request(core, index),
             Err(_) => self.close_client(core, index),
         }
     }
@@ -393,7 +400,8 @@ impl Http {
     fn discard_input(&mut self, core: &mut Core, index: usize) {
         for _ in 0..READS_PER_TURN {
             let client = &mut self.clients[index];
-            match client.io.receive(&mut core.scratch[..READ_MAX]) {
+            // Not the scratch buffer: it may be in use where the client is let go.
+            match client.io.receive(&mut [0; DISCARD_BYTES]) {
                 Ok(Received::Data(_)) => {}
                 Ok(Received::Blocked) => return,
                 Ok(Received::Eof) | Err(_) => return self.close_client(core, index),

@@ -102,7 +102,14 @@ impl Http {
             return self.refuse(core, client_index, Reply::BODY_TOO_LARGE);
         }
         let Some(pool_index) = route::pool(listener, http, request, bytes) else {
-            return self.refuse(core, client_index, Reply::NO_ROUTE);
+            if !body.is_done() || request.method == Method::Head {
+                return self.refuse(core, client_index, Reply::NO_ROUTE);
+            }
+            let (head, rest) = bytes.split_at(request.head_len as usize);
+            client.must_close |= !request.keep_alive || core.draining;
+            client.input = core.buffers.take();
+            client.input.extend_from_slice(rest);
+            return self.reply(core, client_index, Reply::NO_ROUTE, head);
         };
         let is_last_request = http.limits.requests_max > 0 && client.requests >= http.limits.requests_max;
         let client_ip = client.peer.ip();
