@@ -106,7 +106,8 @@ fn a_bad_file_changes_nothing() {
 
     director.write_config(&web(address, &[b.address]));
     assert_eq!(director.reload().status, 200);
-    assert_eq!(client.get("/x").expect("the connection is still open").text(), "b");
+    // The workers take it over at their next turn.
+    wait_until("the new node", || client.get("/x").expect("the connection is still open").text() == "b");
 }
 
 #[test]
