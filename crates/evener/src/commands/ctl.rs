@@ -132,7 +132,7 @@ fn show_pools(admin: &Admin, pool: Option<&str>, json: bool) -> anyhow::Result<S
 }
 
 fn health(admin: &Admin, json: bool) -> anyhow::Result<Status> {
-    let director = admin.read("/healthz")?;
+    admin.read("/healthz")?;
     let pools = admin.read("/pools")?.parse::<Pools>()?.pools;
     let healthy = pools.iter().all(|pool| pool.nodes_up() > 0);
     if json {
@@ -140,7 +140,7 @@ fn health(admin: &Admin, json: bool) -> anyhow::Result<Status> {
         output::json(&json!({ "healthy": healthy, "pools": pools }))?;
     } else {
         let lines: String = pools.iter().map(|pool| format!("{}\n", pool.health_line())).collect();
-        output::print(&format!("director: {}\n{lines}", director.text().trim()))?;
+        output::print(&format!("the director is well\n{lines}"))?;
     }
     Ok(if healthy { Status::Done } else { Status::Failed })
 }

@@ -101,12 +101,12 @@ impl Placement {
             (None, None) => "not placed".to_string(),
         };
         let mut out = format!("{} ago, worker {worker}, {scheduler}: {what}", age(self.age_ms));
-        let compared = self.candidates.len();
-        if 0 < compared && compared < self.candidates_total as usize {
-            out.push_str(&format!(
-                " (of {compared} nodes compared; {} could be picked)",
-                self.candidates_total
-            ));
+        let (compared, total) = (self.candidates.len(), self.candidates_total as usize);
+        match compared {
+            0 => {}
+            1 => out.push_str(&format!(" ({total} could be picked)")),
+            _ if compared < total => out.push_str(&format!(" ({compared} of {total} compared)")),
+            _ => out.push_str(&format!(" ({compared} compared)")),
         }
         out.push('\n');
         if self.panic {
@@ -128,18 +128,20 @@ impl Placement {
                 names.push(signal.label());
             }
         }
-        let header: Vec<&str> = ["", "node", "score"].into_iter().chain(names.iter().copied()).collect();
+        let scored = self.candidates.iter().any(|candidate| candidate.score.is_some());
+        let mut header = vec!["", "node"];
+        header.extend(scored.then_some("score"));
+        header.extend(&names);
         let mut table = output::table(&header, &(2..header.len()).collect::<Vec<_>>());
         for candidate in &self.candidates {
             let mut node = Cell::new(&candidate.node);
             if candidate.chosen && colour {
                 node = node.fg(Color::Green);
             }
-            let mut row = vec![
-                Cell::new(if candidate.chosen { "→" } else { "" }),
-                node,
-                Cell::new(candidate.score.map_or_else(|| "-".to_string(), score)),
-            ];
+            let mut row = vec![Cell::new(if candidate.chosen { "→" } else { "" }), node];
+            if scored {
+                row.push(Cell::new(candidate.score.map_or_else(|| "-".to_string(), score)));
+            }
             row.extend(names.iter().map(|name| {
                 let signal = candidate.signals.iter().find(|signal| signal.label() == *name);
                 Cell::new(signal.map_or_else(|| "-".to_string(), Signal::value_and_age))
@@ -188,10 +190,7 @@ mod tests {
             .unwrap();
         let shown = explanation.render(false);
         let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!(
-            lines[0],
-            "12 ms ago, worker 1, two-choices: placed on rat (of 2 nodes compared; 4 could be picked)"
-        );
+        assert_eq!(lines[0], "12 ms ago, worker 1, two-choices: placed on rat (2 of 4 compared)");
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(words(lines[1]), "NODE SCORE JOBS LATENCY");
         assert_eq!(words(lines[2]), "→ rat 0.400 2 8.12 ms (40 ms ago)");
@@ -203,8 +202,8 @@ mod tests {
     #[test]
     fn scores_of_every_size_are_readable() {
         assert_eq!(
-            [3.0, 0.125, 0.00042, 2.5e7].map(score),
-            ["3", "0.125", "4.20e-4", "2.50e7"].map(String::from)
+            [3.0, 0.125, 0.00042, 2.5e10].map(score),
+            ["3", "0.125", "4.20e-4", "2.50e10"].map(String::from)
         );
     }
 }

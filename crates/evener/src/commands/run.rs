@@ -24,8 +24,7 @@ use crate::{Wrong, logging};
 Names of schedulers: docs/schedulers.md, or give a wrong one.")]
 pub(crate) struct Run {
     /// Configuration file
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["listen", "to", "scheduler", "workers", "admin", "access_log"],
-        required_unless_present_any = ["listen", "to"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["listen", "to", "scheduler", "workers", "admin", "access_log"])]
     config: Option<PathBuf>,
     /// Where to listen, and what is spoken there: http://ADDR or tcp://ADDR; may be repeated
     #[arg(long, value_name = "URL")]
@@ -52,6 +51,10 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self) -> anyhow::Result<Status> {
+        if self.config.is_none() && self.listen.is_empty() && self.to.is_empty() {
+            let expected = "expected -c FILE, or --listen URL and --to NODE; see evener run --help";
+            return Err(Wrong(expected.to_string()).into());
+        }
         let json = self.json;
         let origin = self.origin();
         let config = match origin.config() {

@@ -75,10 +75,11 @@ pub(crate) fn play(
         }
         running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
-    director.shutdown(DRAIN);
     if interrupted.load(Ordering::Relaxed) {
+        director.shutdown(Duration::ZERO);
         return Ok(None);
     }
+    director.shutdown(DRAIN);
     let nodes = NODES.iter().zip(usage);
     Ok(Some(Act {
         scheduler: policy.name(),

@@ -77,8 +77,9 @@ impl View {
     pub(crate) fn begin(&mut self, plan: &Plan) -> io::Result<()> {
         let speeds: Vec<_> = NODES.iter().map(|node| format!("{} x{}", node.name, node.speed)).collect();
         let text = format!(
-            "Four nodes of unequal speed ({}), a director that is not told, and {} requests a second:\n\
-             {:.0} % of what the nodes can do. Each scheduler gets the same {:.0} s of arrivals (seed {}).\n\n",
+            "Four nodes of unequal speed ({}), and a\n\
+             director that is not told which is which. {} requests a second: {:.0} % of what\n\
+             the nodes can do. Each scheduler gets the same requests for {:.0} s (seed {}).\n\n",
             speeds.join(", "),
             plan.rate,
             100.0 * plan.utilisation(),
