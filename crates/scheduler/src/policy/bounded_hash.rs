@@ -7,13 +7,13 @@ use crate::nodes::Nodes;
 use crate::parts::{Census, Ring};
 
 /// Nodes whose jobs are looked at again at each pick.
-const TOUR: usize = 4;
+const TOUR: usize = 2;
 
 /// The node that follows the job's key on a ring of hashes and is not far above its share of the jobs.
 ///
 /// A node takes `⌈load_bound · (J + 1) · w / W⌉` jobs at the most, J being the jobs and W the weights of
 /// all nodes that may be picked; keys of a node at its bound go on to the next on the ring. J is exact with
-/// one dispatcher; the jobs that others place come in within nodes/4 picks. With no load above
+/// one dispatcher; the jobs that others place come in within nodes/2 picks. With no load above
 /// a bound, keys are where `consistent-hash` puts them. Points, evenness and cost: [`Ring`].
 ///
 /// Source: Mirrokni, Thorup, Zadimoghaddam: Consistent hashing with bounded loads, 2016.
@@ -52,12 +52,15 @@ impl Algorithm for BoundedHash {
         self.ring.build();
         self.census.tour(pick.nodes, TOUR);
         let share = u128::from(self.percent) * (u128::from(self.census.jobs()) + 1);
-        let weights = 100 * u128::from(self.census.weights().max(1));
+        let weights = 100 * u128::from(self.census.weights());
         let nodes = pick.nodes;
-        let bound = |node| (share * u128::from(nodes.standing(node).weight)).div_ceil(weights);
-        let found = self.ring.walk(mix(pick.key)).find(|&node| {
-            nodes.is_member(node) && u128::from(nodes.jobs(node)) < bound(node) && pick.is_open(node)
-        });
+        // jobs < ⌈share · w / weights⌉, without the division.
+        let is_below_bound =
+            |node| u128::from(nodes.jobs(node)) * weights < share * u128::from(nodes.standing(node).weight);
+        let found = self
+            .ring
+            .walk(mix(pick.key))
+            .find(|&node| nodes.is_member(node) && is_below_bound(node) && pick.is_open(node));
         // All nodes of the walk are at their bounds, which needs nodes that are full or avoided
         // or counts that others have just changed: the one furthest below its bound then.
         found.or_else(|| {

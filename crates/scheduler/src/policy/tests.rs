@@ -79,9 +79,24 @@ fn weights_spread_over_the_round() {
 }
 
 #[test]
+fn a_node_that_comes_and_goes_gets_no_turn_early() {
+    for policy in ["wrr", "wrr tokens"] {
+        let mut stage = crate::testing::Stage::new(policy, "a=1 b=8");
+        for _ in 0..90 {
+            stage.act("pick");
+            stage.act("down:a");
+            stage.act("up:a");
+        }
+        let picks_of_a = stage.picks.iter().filter(|pick| *pick == "a").count();
+        assert!(picks_of_a <= 11, "{policy}: {picks_of_a}");
+    }
+}
+
+#[test]
 fn tokens_are_given_in_turn() {
     assert_snapshot!(run("wrr tokens", "a=3 b=1 c=2", "pick*12"), @"a b c a c a b c a c a a");
     assert_snapshot!(run("wrr tokens", "a=3 b=1", "pick*2 weight:a=1 pick*4"), @"a b b a b a");
+    assert_snapshot!(run("wrr tokens", "a=2 b=1", "pick*2 weight:a=4 pick*4"), @"a b a a a b");
     assert_snapshot!(run("wrr tokens", "a=2 b=2", "pick join:c=1 pick*4 pick*5"), @"a b a c b a c b a b");
 }
 

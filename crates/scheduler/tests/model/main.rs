@@ -11,8 +11,13 @@ proptest! {
     /// Never a node that drains, is down, ejected, full or to be avoided; always one if there is one; each
     /// pick reserves one place and each end gives one back; no node has more jobs than it may.
     #[test]
-    fn picks_are_those_that_may_be(settings in settings(), seed: u64, steps in prop::collection::vec(step(), 1..200)) {
-        let mut world = World::new(settings, seed);
+    fn picks_are_those_that_may_be(
+        settings in settings(),
+        seed: u64,
+        silent in prop_oneof![2 => Just(0_u32), 1 => 60..80_u32],
+        steps in prop::collection::vec(step(), 1..200),
+    ) {
+        let mut world = World::new(settings, seed, silent);
         for step in steps {
             world.play(step);
             prop_assert_eq!(world.total() as usize, world.in_flight.len());
@@ -25,7 +30,7 @@ proptest! {
     #[test]
     fn runs_repeat(settings in settings(), seed: u64, steps in prop::collection::vec(step(), 1..100)) {
         let run = || {
-            let mut world = World::new(settings.clone(), seed);
+            let mut world = World::new(settings.clone(), seed, 0);
             let mut picks = Vec::new();
             for step in steps.clone() {
                 world.play(step);

@@ -113,16 +113,22 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(settings: Settings, seed: u64) -> World {
-        let counts = Arc::new(JobCounts::new(IDS as usize * 50));
-        World {
+    /// With so many nodes of which nothing is known but that they are there, above the ids of steps: a
+    /// large pool is kept in other structures than a small one.
+    pub(crate) fn new(settings: Settings, seed: u64, silent: u32) -> World {
+        let counts = Arc::new(JobCounts::new(IDS as usize * 50 + silent as usize));
+        let mut world = World {
             scheduler: Scheduler::new(settings.clone(), counts.clone(), seed),
             counts,
             now: Time::ZERO + Duration::from_secs(100),
             settings,
             nodes: BTreeMap::new(),
             in_flight: Vec::new(),
+        };
+        for node in 0..silent {
+            world.join(NodeId(IDS * 50 + node), 1, Some(1));
         }
+        world
     }
 
     pub(crate) fn play(&mut self, step: Step) {

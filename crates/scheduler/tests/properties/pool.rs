@@ -54,7 +54,11 @@ impl Pool {
 
     /// Picks and keeps the job in flight.
     pub(crate) fn pick(&mut self, key: u64) -> Option<NodeId> {
-        let node = self.scheduler.pick(self.now, &Job { key, avoid: &[] }).ok()?;
+        self.pick_avoiding(key, &[])
+    }
+
+    pub(crate) fn pick_avoiding(&mut self, key: u64, avoid: &[NodeId]) -> Option<NodeId> {
+        let node = self.scheduler.pick(self.now, &Job { key, avoid }).ok()?;
         self.in_flight.push(node);
         Some(node)
     }
