@@ -24,6 +24,7 @@ use evener_scheduler::Settings;
 
 pub use error::{ConfigError, Errors, Source};
 pub use flags::Flags;
+pub use units::duration;
 
 /// A whole, valid configuration.
 #[derive(Clone, Debug, PartialEq)]

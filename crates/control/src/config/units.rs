@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// `"250ms"`, `"1.5s"`, `"5m"`, `"1h"`, `"2d"`; `"0"` needs no unit.
-pub(super) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text);
     let seconds = match unit {
         "us" | "µs" => 1e-6,

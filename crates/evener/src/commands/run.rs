@@ -29,8 +29,11 @@ pub(crate) struct Run {
     /// Where to listen, and what is spoken there: http://ADDR or tcp://ADDR; may be repeated
     #[arg(long, value_name = "URL")]
     listen: Vec<String>,
-    /// A node: ADDR[,weight=N][,max_jobs=N][,name=X]; may be repeated
-    #[arg(long, value_name = "NODE")]
+    #[arg(
+        long,
+        value_name = "NODE",
+        help = "A node: ADDR[,weight=N][,max_jobs=N][,name=X]; may be repeated"
+    )]
     to: Vec<String>,
     /// How a node is chosen [default: weighted-least-jobs]
     #[arg(long, value_name = "NAME")]
