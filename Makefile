@@ -21,7 +21,7 @@ help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## see on this machine what the choice of a scheduler does (under a minute)
-	@cargo run --locked --release --quiet --package evener -- demo
+	@cargo run --locked --release --package evener -- demo
 
 run: ## run evener with ARGS="..."
 	@cargo run --locked --release --quiet --package evener -- $(ARGS)
