@@ -231,7 +231,8 @@ impl Life {
             self.director.reload(config).map_err(|error| error.to_string())?;
         }
         self.checks.follow(&self.director);
-        Ok(())
+        let director = Arc::clone(&self.director);
+        tokio::task::spawn_blocking(move || director.settle()).await.map_err(|error| error.to_string())
     }
 
     /// Starts a new process that is to take over the sockets.

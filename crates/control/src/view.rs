@@ -224,6 +224,14 @@ impl Director {
         Some(ExplanationView { pool: pool.into(), placements })
     }
 
+    /// Waits until the workers have carried out what they were told so far, half a second at the most:
+    /// who is told that a configuration is served may rely on it.
+    pub(crate) fn settle(&self) {
+        let Some(pool) = self.state().pools.values().next().map(|pool| pool.id) else { return };
+        // Commands are carried out in order: an answer says that those before are done.
+        let _ = self.ask(|reply| Command::Inspect { pool, reply });
+    }
+
     /// Asks all workers at once; `None` for those that do not answer in time.
     fn ask<T>(&self, question: impl Fn(mpsc::Sender<T>) -> Command) -> Vec<Option<T>> {
         let questions: Vec<mpsc::Receiver<T>> = self

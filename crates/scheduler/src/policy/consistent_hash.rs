@@ -12,7 +12,7 @@ use crate::parts::{Ring, by_key};
 /// on to the next point of another node. Penalties and slow start move no key.
 /// Points, evenness and cost: [`Ring`].
 ///
-/// Source: Karger and others: Consistent hashing and random trees, 1997; papers 001, 3.6.
+/// Source: Karger and others: Consistent hashing and random trees, 1997; LBKVD, a Load Balancer for Key-value Database, 3.6.
 #[derive(Debug, Default)]
 pub(crate) struct ConsistentHash {
     ring: Ring,

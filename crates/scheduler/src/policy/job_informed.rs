@@ -19,7 +19,7 @@ use crate::parts::Tokens;
 ///
 /// O(1); O(nodes · log nodes) once a phase.
 ///
-/// Source: papers 000, 3.4.
+/// Source: Haney and Madsen, Load-balancing for MySQL, 2003, 3.4.
 #[derive(Debug)]
 pub(crate) struct JobInformed {
     tokens: Tokens,

@@ -11,7 +11,7 @@ const DRAWS_MAX: usize = 8;
 /// O(1); O(nodes) if eight draws in a row hit full nodes. In slow start a node is as much less likely
 /// as its ramp says.
 ///
-/// Source: papers 000, 3.3, without weights.
+/// Source: Haney and Madsen, Load-balancing for MySQL, 2003, 3.3, without weights.
 #[derive(Debug)]
 pub(crate) struct Random;
 

@@ -9,7 +9,7 @@ use crate::nodes::Nodes;
 /// whatever joins or leaves. A node in slow start lets turns pass at random.
 /// O(log nodes), and a step for each full node passed.
 ///
-/// Source: papers 000, 3.1.
+/// Source: Haney and Madsen, Load-balancing for MySQL, 2003, 3.1.
 #[derive(Debug, Default)]
 pub(crate) struct RoundRobin {
     last: Option<NodeId>,

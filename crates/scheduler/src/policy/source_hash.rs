@@ -16,7 +16,7 @@ const TRIES_MAX: u64 = 16;
 /// keys move; [`ConsistentHash`](crate::Policy::ConsistentHash) moves few. Penalties and slow start move none.
 /// O(log nodes); O(nodes) at the first pick after nodes joined or left.
 ///
-/// Source: source hashing, papers 002 and 004.
+/// Source: source hashing, as in Linux Virtual Server.
 #[derive(Debug, Default)]
 pub(crate) struct SourceHash {
     roster: Roster,

@@ -10,7 +10,7 @@ use crate::parts::{Measure, Rank};
 /// Cost and ties: [`Ranking`](crate::parts::Ranking). Idle nodes tie, so at low load
 /// the jobs go round by weight.
 ///
-/// Source: weighted least connections, papers 002 and 004.
+/// Source: weighted least connections, as in Linux Virtual Server.
 #[derive(Debug)]
 pub(crate) struct WeightedLeastJobs;
 

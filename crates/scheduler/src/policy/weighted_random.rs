@@ -11,7 +11,7 @@ const DRAWS_MAX: usize = 8;
 ///
 /// O(1); O(nodes) if eight draws in a row hit full nodes, and after shares changed.
 ///
-/// Source: papers 000, 3.3.
+/// Source: Haney and Madsen, Load-balancing for MySQL, 2003, 3.3.
 #[derive(Debug, Default)]
 pub(crate) struct WeightedRandom {
     sampler: Sampler,

@@ -21,7 +21,7 @@ const FULL_PASSED_MAX: usize = 8;
 /// the part of a stride that it has waited; a node that is full loses the turn; one that goes and comes back
 /// has no turn before the one it left. O(log nodes).
 ///
-/// Source: papers 000, 3.2, with the order of virtual-time (stride) scheduling.
+/// Source: Haney and Madsen, Load-balancing for MySQL, 2003, 3.2, with the order of virtual-time (stride) scheduling.
 #[derive(Debug, Default)]
 pub(crate) struct Smooth {
     due: Tournament<u64>,
@@ -157,7 +157,7 @@ impl Algorithm for Smooth {
 /// In each round, each node is picked exactly as often as its weight, with whatever joins and changes
 /// within it. O(1), and a step for each full node passed.
 ///
-/// Source: papers 000, 3.2; weight 0 is never picked.
+/// Source: Haney and Madsen, Load-balancing for MySQL, 2003, 3.2; weight 0 is never picked.
 #[derive(Debug, Default)]
 pub(crate) struct InTokens {
     tokens: Tokens,
