@@ -32,7 +32,7 @@ build: ## the program as it is released: target/release/evener
 test: ## all tests: unit, property, fuzz corpora, documentation, end to end; installs what it needs
 	tests/setup
 	cargo build --locked --profile $(PROFILE) --package evener
-	EVENER_BIN=$(TARGET)/$(PROFILE)/evener cargo test --locked --workspace
+	EVENER_BIN=$(TARGET)/$(PROFILE)/evener cargo test --locked --workspace --no-fail-fast
 
 lint: architecture deny ## format, clippy, the arrows between the crates, licences of dependencies
 	cargo fmt --all --check
