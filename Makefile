@@ -49,10 +49,13 @@ deny: $(TOOLS)/bin/cargo-deny ## licences and sources of dependencies
 bench: ## Evener beside HAProxy, nginx and Envoy (about 25 minutes; fetches them)
 	bench/peers/run
 
+# What is new goes to .cache: the committed corpus grows only by what is chosen for it.
 fuzz: $(TOOLS)/bin/cargo-fuzz ## each fuzz target for FUZZ_SECONDS (60)
 	@set -e; PATH="$(abspath $(TOOLS))/bin:$$PATH"; for target in $$(cargo fuzz list); do \
 		echo "fuzz $$target for $(FUZZ_SECONDS) s"; \
-		cargo +$(FUZZ_TOOLCHAIN) fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS); \
+		mkdir -p ".cache/fuzz/$$target"; \
+		cargo +$(FUZZ_TOOLCHAIN) fuzz run "$$target" ".cache/fuzz/$$target" "fuzz/corpus/$$target" -- \
+			-max_total_time=$(FUZZ_SECONDS); \
 	done
 
 # Tools are built where they are first needed, once. They need not be fast: without optimisation they build in a minute.
