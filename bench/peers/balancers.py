@@ -297,6 +297,10 @@ class Process:
         except ProcessLookupError:
             pass
         self.child.wait()
+        # Its own children are not ours to wait for, and may hold the ports for a moment more.
+        deadline = time.monotonic() + 15
+        while any(accepts(port) for port in self.ports) and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def tail(self):
         """The last lines it wrote to stderr."""

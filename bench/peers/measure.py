@@ -5,6 +5,7 @@ import os
 import pathlib
 import socket
 import subprocess
+import sys
 import time
 
 LUA = """
@@ -74,7 +75,14 @@ def wrk(program, core, folder, url, connections, duration_s, close):
                "--timeout", "10s", "--latency", "-s", str(script), "-H", "Host: example.com"]
     if close:
         command += ["-H", "Connection: close"]
-    output = subprocess.run([*command, url], capture_output=True, text=True, timeout=duration_s + 60, check=True)
+    for attempt in (1, 2):
+        output = subprocess.run([*command, url], capture_output=True, text=True, timeout=duration_s + 60)
+        if output.returncode == 0:
+            break
+        # Said, not hidden: the second failure ends the run.
+        print(f"wrk failed: {output.stdout}{output.stderr}", file=sys.stderr)
+        if attempt == 2:
+            sys.exit("wrk failed twice: is the balancer still there?")
     return json.loads(output.stdout.strip().splitlines()[-1])
 
 

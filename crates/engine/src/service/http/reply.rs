@@ -87,7 +87,7 @@ mod tests {
         let mut out = Vec::new();
         let length = Reply::NO_NODE.write(Version::Http11, true, false, &mut out);
         let text = String::from_utf8(out).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let (head, body) = text.split_at(text.find("\r\n\r\n").unwrap() + 4);
         assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
         assert!(head.contains("\r\nRetry-After: 1\r\n"));
         assert_eq!(body, "503 Service Unavailable: no node can take the request\n");
