@@ -2,6 +2,7 @@
 //! understand differently, and nonsense.
 
 use evener_protocol::http1::{Chunks, Limits, Method, Request, Response};
+use evener_protocol::proxy_protocol;
 
 fn status(head: &[u8]) -> u16 {
     let limits = Limits { head_bytes_max: 1024, headers_max: 8 };
@@ -160,5 +161,49 @@ fn responses_at_fault() {
     for head in heads {
         let parsed = Response::new().parse(head, &Limits::default(), Method::Get);
         assert!(parsed.is_err(), "{}: {parsed:?}", head.escape_ascii());
+    }
+}
+
+#[test]
+fn connection_that_nominates_without_end() {
+    let request = |nominations: usize| {
+        let options: Vec<String> = (0..nominations).map(|n| format!("x{n}")).collect();
+        format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {}\r\n\r\n", options.join(","))
+    };
+    assert_eq!(status(request(32).as_bytes()), 200);
+    assert_eq!(status(request(33).as_bytes()), 400);
+}
+
+#[test]
+fn proxy_lines_with_a_return_inside() {
+    assert!(proxy_protocol::parse(b"PROXY UNKNOWN \r x\r\n").is_err());
+}
+
+#[test]
+fn proxy_headers_with_two_checksums() {
+    let value = [3, 0, 4, 0, 0, 0, 0];
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x13".to_vec();
+    header.extend([192, 0, 2, 1, 192, 0, 2, 2, 0, 80, 0, 81]);
+    header.extend(value);
+    let at = header.len() - 4;
+    let sum = crc32c::bitwise(&header);
+    header[at..].copy_from_slice(&sum.to_be_bytes());
+    assert!(proxy_protocol::parse(&header).is_ok_and(|parsed| parsed.is_some()));
+    header[at..].fill(0);
+    header[15] += 7;
+    header.extend(value);
+    let sum = crc32c::bitwise(&header);
+    header[at..at + 4].copy_from_slice(&sum.to_be_bytes());
+    assert_eq!(
+        proxy_protocol::parse(&header).unwrap_err().to_string(),
+        proxy_protocol::Fault::Values.to_string()
+    );
+}
+
+mod crc32c {
+    /// The checksum bit by bit, as it is defined.
+    pub(crate) fn bitwise(bytes: &[u8]) -> u32 {
+        let bits = |crc: u32, _| if crc & 1 != 0 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+        !bytes.iter().fold(!0, |crc, &b| (0..8).fold(crc ^ u32::from(b), bits))
     }
 }

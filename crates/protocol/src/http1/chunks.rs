@@ -156,8 +156,8 @@ impl Chunks {
     }
 
     fn extension(&mut self, b: u8) -> Result<(), Fault> {
-        self.line += 1;
-        self.extensions += 1;
+        self.line = self.line.saturating_add(1);
+        self.extensions = self.extensions.saturating_add(1);
         if self.line > EXTENSION_LINE_MAX || self.extensions > EXTENSIONS_MAX {
             return Err(Fault::ChunkExtension);
         }
@@ -189,7 +189,7 @@ impl Chunks {
     }
 
     fn trailer(&mut self, b: u8) -> Result<(), Fault> {
-        self.line += 1;
+        self.line = self.line.saturating_add(1);
         if self.line > TRAILER_MAX {
             return Err(Fault::Trailer);
         }

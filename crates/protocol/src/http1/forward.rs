@@ -2,7 +2,7 @@
 
 use super::head::{Header, Name, Version};
 use super::request::{Form, Method, Request};
-use super::response::Response;
+use super::response::{Response, UNCHUNKED};
 use super::tokens;
 
 /// What to change in the head of a request.
@@ -41,7 +41,7 @@ pub struct ResponseEdits<'a> {
     pub client_keep_alive_header: bool,
     /// Add to `Via` under this name.
     pub via: Option<&'a str>,
-    /// The body is sent without chunks: drop `Transfer-Encoding`.
+    /// The body is sent without chunks: drop `Transfer-Encoding` and `Trailer`.
     pub decode_chunked: bool,
     /// Send a request id: name of the field and value, in place of the node's.
     pub request_id: Option<(&'a str, &'a [u8])>,
@@ -116,10 +116,7 @@ pub fn forward_response(head: &Response, bytes: &[u8], edits: &ResponseEdits<'_>
     out.extend_from_slice(&bytes[9..12]);
     out.push(b' ');
     out.extend_from_slice(head.reason.of(bytes));
-    let mut replaced = 0;
-    if edits.decode_chunked {
-        replaced |= Name::TransferEncoding.bit();
-    }
+    let replaced = if edits.decode_chunked { UNCHUNKED } else { 0 };
     let filter = Filter {
         hop_by_hop: head.index.hop_by_hop,
         replaced: replaced & head.index.seen,

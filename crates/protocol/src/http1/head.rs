@@ -213,6 +213,9 @@ pub enum Malformed {
     /// `Transfer-Encoding` names a coding other than `chunked`.
     #[error("unknown transfer-encoding")]
     UnknownEncoding,
+    /// `Connection` nominates more fields than anyone has.
+    #[error("too many connection options")]
+    ConnectionOptions,
 }
 
 /// Which known fields a head has, and where each stands first.
@@ -383,9 +386,17 @@ pub(crate) struct Options {
     pub(crate) upgrade: bool,
 }
 
+/// Fields that `Connection` may nominate. Each costs a pass over all fields.
+const NOMINATIONS_MAX: usize = 32;
+
 /// Reads the `Connection` fields, and marks the fields they nominate as hop-by-hop.
-pub(crate) fn connection_options(bytes: &[u8], headers: &mut [Header], index: &mut Index) -> Options {
+pub(crate) fn connection_options(
+    bytes: &[u8],
+    headers: &mut [Header],
+    index: &mut Index,
+) -> Result<Options, Malformed> {
     let mut options = Options::default();
+    let mut nominations = 0;
     for i in 0..headers.len() {
         if headers[i].known != Name::Connection {
             continue;
@@ -397,7 +408,14 @@ pub(crate) fn connection_options(bytes: &[u8], headers: &mut [Header], index: &m
                 options.close = true;
             } else if option.eq_ignore_ascii_case(b"upgrade") {
                 options.upgrade = true;
-            } else if !option.is_empty() && !is_protected(option) {
+            } else if !option.is_empty() {
+                nominations += 1;
+                if nominations > NOMINATIONS_MAX {
+                    return Err(Malformed::ConnectionOptions);
+                }
+                if is_protected(option) {
+                    continue;
+                }
                 for header in headers.iter_mut() {
                     if header.name.of(bytes).eq_ignore_ascii_case(option) {
                         header.hop_by_hop = true;
@@ -407,7 +425,7 @@ pub(crate) fn connection_options(bytes: &[u8], headers: &mut [Header], index: &m
             }
         }
     }
-    options
+    Ok(options)
 }
 
 /// Whether a field is for the far end whatever `Connection` says.

@@ -283,7 +283,7 @@ impl Request {
         const UNUSUAL: u32 =
             Name::Connection.bit() | Name::Upgrade.bit() | Name::Expect.bit() | Name::Te.bit();
         if self.index.seen & UNUSUAL != 0 {
-            self.interpret_connection(bytes);
+            self.interpret_connection(bytes)?;
             self.interpret_expect(bytes)?;
         }
         if self.method == Method::Trace && self.framing != Framing::None {
@@ -366,8 +366,8 @@ impl Request {
         Ok(end)
     }
 
-    fn interpret_connection(&mut self, bytes: &[u8]) {
-        let options = head::connection_options(bytes, &mut self.headers, &mut self.index);
+    fn interpret_connection(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        let options = head::connection_options(bytes, &mut self.headers, &mut self.index)?;
         self.keep_alive = !options.close && (self.version == Version::Http11 || options.keep_alive);
         if let Some(header) = self.index.first(&self.headers, Name::Upgrade) {
             let value = header.value.of(bytes);
@@ -384,6 +384,7 @@ impl Request {
                 tokens::list(h.value.of(bytes)).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
             });
         }
+        Ok(())
     }
 
     fn interpret_expect(&mut self, bytes: &[u8]) -> Result<(), Refusal> {

@@ -107,7 +107,7 @@ impl Response {
             && edits.via.is_none()
             && edits.request_id.is_none()
             && (self.is_interim() || (edits.keep_alive && !edits.client_keep_alive_header))
-            && !(edits.decode_chunked && self.index.has(Name::TransferEncoding))
+            && !(edits.decode_chunked && self.index.seen & UNCHUNKED != 0)
     }
 
     /// Whether another response to the same request follows.
@@ -157,7 +157,7 @@ impl Response {
         self.keep_alive = self.version == Version::Http11;
         self.upgrade = false;
         if self.index.has(Name::Connection) {
-            let options = head::connection_options(bytes, &mut self.headers, &mut self.index);
+            let options = head::connection_options(bytes, &mut self.headers, &mut self.index)?;
             self.keep_alive = !options.close && (self.version == Version::Http11 || options.keep_alive);
         }
         if self.status == 101 || self.status == 426 {
@@ -193,6 +193,9 @@ impl Response {
         self.index.drop_all(&mut self.headers, Name::TransferEncoding);
     }
 }
+
+/// Fields that go when the body is sent without chunks: there is no trailer then either.
+pub(crate) const UNCHUNKED: u32 = Name::TransferEncoding.bit() | Name::Trailer.bit();
 
 /// Index after the status code.
 const STATUS_END: u32 = 12;
