@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::{NodeId, NodeSpec, Weight};
+use crate::{NodeId, NodeSpec, Report, Weight};
 
 /// What is placed: a request, a transaction, a connection or a datagram.
 #[derive(Clone, Copy, Debug, Default)]
@@ -9,6 +9,8 @@ pub struct Job<'a> {
     pub key: u64,
     /// Nodes that this job has already been tried on. They are not picked again while another can be.
     pub avoid: &'a [NodeId],
+    /// The node that the client is on already, if that is worth something (a warm connection, a cache).
+    pub current: Option<NodeId>,
 }
 
 /// How a job ended, as far as the node is to be judged by it.
@@ -98,6 +100,13 @@ pub enum Event {
         node: NodeId,
         /// Whether the node may get jobs.
         up: bool,
+    },
+    /// A node said how it is.
+    Report {
+        /// The node.
+        node: NodeId,
+        /// What it said.
+        report: Report,
     },
     /// A picked job ended: releases the reservation that `pick` made, exactly once.
     Finish {

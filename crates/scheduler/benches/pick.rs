@@ -81,7 +81,7 @@ impl Pool {
     fn pick(&mut self) {
         self.now += Duration::from_micros(10);
         self.key = self.key.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let job = Job { key: self.key, avoid: &[] };
+        let job = Job { key: self.key, avoid: &[], ..Job::default() };
         self.in_flight.push_back(self.scheduler.pick(self.now, &job).expect("an open node"));
     }
 

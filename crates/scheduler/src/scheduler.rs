@@ -109,6 +109,7 @@ impl Scheduler {
             }
             Event::Drain { node, draining } => self.change(now, node, |record| record.draining = draining),
             Event::Check { node, up } => self.change(now, node, |record| record.up = up),
+            Event::Report { .. } => {}
             Event::Finish { node, outcome, latency } => {
                 self.nodes.release(node);
                 self.finish(now, node, outcome, latency);

@@ -72,7 +72,7 @@ impl Stage {
             let (how, avoid) = how.split_once('!').unwrap_or((how, ""));
             let avoid: Vec<NodeId> = avoid.chars().map(id).collect();
             let key = hash_bytes(how.trim_start_matches(':').as_bytes());
-            let pick = self.scheduler.pick(self.now, &Job { key, avoid: &avoid });
+            let pick = self.scheduler.pick(self.now, &Job { key, avoid: &avoid, ..Job::default() });
             self.picks.push(match pick {
                 Ok(node) => name(node).to_string(),
                 Err(PickError::NoNode) => "-".to_owned(),

@@ -63,7 +63,7 @@ fn allocations_of_picks(policy: Policy, order: Order, nodes: u32) -> u64 {
     for key in 0..5_000_u64 {
         now += Duration::from_millis(7);
         let avoid = [NodeId((key % 3) as u32)];
-        let job = Job { key: key / 5, avoid: if key % 4 == 0 { &avoid } else { &[] } };
+        let job = Job { key: key / 5, avoid: if key % 4 == 0 { &avoid } else { &[] }, ..Job::default() };
         if let Ok(node) = scheduler.pick(now, &job) {
             in_flight.push(node);
         }

@@ -251,7 +251,7 @@ impl Relays {
         let now = core.now();
         let pool = &mut core.pools[pool_index];
         let key = if pool.spec.scheduler.policy.hashes() { source_key(relay.peer.ip()) } else { 0 };
-        match pool.scheduler.pick(now, &Job { key, avoid: &connection.tried }) {
+        match pool.scheduler.pick(now, &Job { key, avoid: &connection.tried, ..Job::default() }) {
             Ok(node) => {
                 connection.node = Some(node);
                 connection.picked = now;
@@ -283,7 +283,7 @@ impl Relays {
         let now = core.now();
         let pool = &mut core.pools[connection.pool as usize];
         let key = if pool.spec.scheduler.policy.hashes() { source_key(relay.peer.ip()) } else { 0 };
-        match pool.scheduler.pick(now, &Job { key, avoid: &connection.tried }) {
+        match pool.scheduler.pick(now, &Job { key, avoid: &connection.tried, ..Job::default() }) {
             Ok(node) => {
                 connection.node = Some(node);
                 connection.picked = now;

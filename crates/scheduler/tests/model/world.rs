@@ -198,7 +198,7 @@ impl World {
             .filter(|node| self.nodes[node].spec.jobs_max.is_none_or(|max| self.counts.jobs(*node) < max))
             .collect();
         let before = self.total();
-        let pick = self.scheduler.pick(self.now, &Job { key, avoid });
+        let pick = self.scheduler.pick(self.now, &Job { key, avoid, ..Job::default() });
         match pick {
             Ok(node) => {
                 assert!(open.contains(&node), "picked {node}, open are {open:?} of {members:?}");

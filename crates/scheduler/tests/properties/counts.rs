@@ -127,7 +127,9 @@ fn threads_share_counts() {
                 let mut scheduler: Scheduler = pool.scheduler;
                 let now = Time::ZERO;
                 for key in 0..2_000 {
-                    let Ok(node) = scheduler.pick(now, &Job { key, avoid: &[] }) else { continue };
+                    let Ok(node) = scheduler.pick(now, &Job { key, avoid: &[], ..Job::default() }) else {
+                        continue;
+                    };
                     assert!(in_flight[node.index()].fetch_add(1, Ordering::SeqCst) < 5);
                     in_flight[node.index()].fetch_sub(1, Ordering::SeqCst);
                     scheduler.handle(now, Event::Finish { node, outcome: Outcome::Success, latency: None });

@@ -58,7 +58,7 @@ impl Pool {
     }
 
     pub(crate) fn pick_avoiding(&mut self, key: u64, avoid: &[NodeId]) -> Option<NodeId> {
-        let node = self.scheduler.pick(self.now, &Job { key, avoid }).ok()?;
+        let node = self.scheduler.pick(self.now, &Job { key, avoid, ..Job::default() }).ok()?;
         self.in_flight.push(node);
         Some(node)
     }

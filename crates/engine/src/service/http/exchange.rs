@@ -206,7 +206,7 @@ impl Http {
         let now = core.now();
         let exchange = &mut self.exchanges[index];
         let pool = &mut core.pools[exchange.pool as usize];
-        let job = Job { key: exchange.key, avoid: exchange.tried() };
+        let job = Job { key: exchange.key, avoid: exchange.tried(), ..Job::default() };
         match pool.scheduler.pick(now, &job) {
             Ok(node) => {
                 exchange.node = Some(node);
@@ -240,7 +240,8 @@ impl Http {
         let now = core.now();
         let exchange = &mut self.exchanges[index];
         let pool = &mut core.pools[exchange.pool as usize];
-        match pool.scheduler.pick(now, &Job { key: exchange.key, avoid: exchange.tried() }) {
+        match pool.scheduler.pick(now, &Job { key: exchange.key, avoid: exchange.tried(), ..Job::default() })
+        {
             Ok(node) => {
                 exchange.node = Some(node);
                 exchange.last_node = Some(node);
