@@ -12,6 +12,7 @@
 //! - `policy`: the algorithms, one a file, behind one table of operations ([`Policy`] lists them).
 //! - `parts`: what several of them are made of: a tree of winners, a weighted sampler, lists of tokens,
 //!   a ring, a ranking by scan or tree.
+//! - `transfer`: which waiting jobs nodes hand to each other, a function of what a node knows.
 //!
 //! Three rules hold for all policies:
 //! - A pick reserves at once, in counts that all schedulers of the pool share. So a policy that
@@ -40,6 +41,7 @@ mod slow_start;
 mod testing;
 #[cfg(test)]
 mod tests;
+pub mod transfer;
 
 pub use explain::{Candidate, NodeState, NodeView, PickError, Placement};
 pub use hash::hash_bytes;

@@ -1,7 +1,17 @@
 //! Simulates clusters on a virtual clock, with the scheduler that the director runs.
 
+mod arrivals;
+mod node;
+mod queue;
+mod random;
+mod record;
+mod reports;
 mod run;
 mod scenario;
+mod size;
+mod task;
+mod transfers;
+mod world;
 
 pub use run::{NodeRun, Run, Series};
 pub use scenario::{
@@ -19,4 +29,13 @@ pub enum Dispatch {
     /// All jobs wait in one queue that knows all, without delay; the fastest node with a free core takes the next.
     /// Nobody has it; how near others come says how good they are.
     Central,
+}
+
+/// Simulates a scenario. The same arguments give the same run, bit for bit, on every machine; with the same
+/// `seed`, jobs come at the same times and are the same work whatever the dispatch.
+///
+/// # Panics
+/// If the scenario is none that [`Scenario::check`] accepts.
+pub fn simulate(scenario: &Scenario, dispatch: &Dispatch, seed: u64) -> Run {
+    world::World::new(scenario, dispatch, seed).run()
 }

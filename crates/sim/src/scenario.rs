@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use evener_scheduler::transfer::Transfer;
 use serde::{Deserialize, Serialize};
 
 /// A cluster and its load, without the policy that balances it: what policies are compared on.
@@ -299,7 +300,8 @@ pub enum When {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Transfers {
     /// `n`, `n-exact` or `least-loaded`.
-    pub algorithm: String,
+    #[serde(with = "by_name")]
+    pub algorithm: Transfer,
     /// How often a node tells the others how many jobs it has.
     #[serde(with = "humantime_serde")]
     pub information: Duration,
@@ -316,6 +318,21 @@ pub struct Transfers {
 
 fn yes() -> bool {
     true
+}
+
+/// Reads and writes a transfer algorithm by its name.
+mod by_name {
+    use evener_scheduler::transfer::Transfer;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(transfer: &Transfer, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(transfer.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Transfer, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
 }
 
 /// What things cost, each charged where it falls.
