@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evener_model::{NodeId, Time, Weight};
+use evener_model::{NodeId, Report, Time, Weight};
 use thiserror::Error;
 
 use crate::Policy;
@@ -30,7 +30,7 @@ pub enum NodeState {
     },
     /// An operator drains it, or its weight is 0.
     Draining,
-    /// The health check says no.
+    /// The health check says no, or the node itself does: it reports a health of 0.
     Down,
     /// It failed too often.
     Ejected {
@@ -71,6 +71,9 @@ pub struct NodeView {
     pub failure_share: f32,
     /// Times it was ejected.
     pub ejections: u32,
+    /// What it last said of itself, and how old that is. What is older than
+    /// [`Settings::report_expiry`](crate::Settings::report_expiry) is shown, but not believed.
+    pub report: Option<(Report, Duration)>,
 }
 
 /// A node that was compared for a placement.

@@ -1,14 +1,19 @@
 //! The nodes of a pool as policies see them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use evener_model::{JobCounts, NodeId, NodeSpec, Time};
+use evener_model::{Health, JobCounts, NodeId, NodeSpec, Report, Time};
 
 use crate::latency::Latency;
 use crate::outlier::Conduct;
 
 /// What stands for 1 in fractions of weights and scores.
 pub(crate) const UNIT: u32 = 256;
+
+/// How far ahead of the scheduler's time a report may have been measured: the threads of one machine, and
+/// machines whose clocks are set, differ by less.
+const REPORT_AHEAD_MAX: Duration = Duration::from_secs(1);
 
 /// What a pick reads of a node: 16 bytes, side by side for all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +42,11 @@ pub(crate) struct Record {
     pub(crate) warming_since: Option<Time>,
     pub(crate) conduct: Conduct,
     pub(crate) latency: Latency,
+    /// What it last said of itself, and whether that is still believed.
+    pub(crate) report: Option<Report>,
+    pub(crate) believed: bool,
+    /// The jobs in flight here when it said so.
+    pub(crate) own_then: u32,
 }
 
 impl Record {
@@ -50,7 +60,39 @@ impl Record {
             warming_since: None,
             conduct: Conduct::default(),
             latency: Latency::default(),
+            report: None,
+            believed: false,
+            own_then: 0,
         }
+    }
+
+    /// Keeps what the node says, `own` jobs being in flight here, unless that is older than what it said
+    /// before or than `expiry`, or was measured in the future; says whether it did.
+    pub(crate) fn take(&mut self, now: Time, report: Report, own: u32, expiry: Duration) -> bool {
+        let older = self.report.is_some_and(|before| report.measured_at < before.measured_at);
+        let expired = now.since(report.measured_at) >= expiry;
+        if older || expired || report.measured_at > now + REPORT_AHEAD_MAX {
+            return false;
+        }
+        // One that is a little ahead must not keep out the next.
+        self.report = Some(Report { measured_at: report.measured_at.min(now), ..report });
+        (self.believed, self.own_then) = (true, own);
+        true
+    }
+
+    /// When the report is believed no longer, while it is.
+    pub(crate) fn report_until(&self, expiry: Duration) -> Option<Time> {
+        self.report.filter(|_| self.believed).map(|report| report.measured_at + expiry)
+    }
+
+    /// Whether the node itself, the health check and its conduct let it have jobs.
+    pub(crate) fn able(&self) -> bool {
+        self.up && !self.declines() && self.conduct.ejected_until().is_none()
+    }
+
+    /// Whether the node says that it wants no jobs.
+    pub(crate) fn declines(&self) -> bool {
+        self.believed && self.report.is_some_and(|report| report.health == Some(Health::NONE))
     }
 
     /// Whether the operator wants it to get jobs.
@@ -136,6 +178,23 @@ impl Nodes {
     #[inline]
     pub(crate) fn latency(&self, node: NodeId) -> Option<&Latency> {
         self.record(node).map(|record| &record.latency)
+    }
+
+    /// What the node said of itself, as long as that is believed.
+    #[inline]
+    pub(crate) fn report(&self, node: NodeId) -> Option<&Report> {
+        self.record(node).filter(|record| record.believed)?.report.as_ref()
+    }
+
+    /// The node's jobs, those of dispatchers that do not share counts included as far as it reports them: as
+    /// many as there were beyond the own ones then, and the own ones now.
+    #[inline]
+    pub(crate) fn jobs_of_all(&self, node: NodeId) -> u32 {
+        let others = self
+            .report(node)
+            .and_then(|report| report.jobs)
+            .map_or(0, |jobs| jobs.saturating_sub(self.record(node).map_or(0, |record| record.own_then)));
+        self.jobs(node).saturating_add(others)
     }
 
     /// Adds a node; the slices of all later calls have room for it.

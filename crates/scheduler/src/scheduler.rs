@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use evener_model::{Event, Job, JobCounts, NodeId, Outcome, Time};
+use evener_model::{Event, Job, JobCounts, NodeId, Outcome, Report, Time};
 
 use crate::explain::{Candidate, Placements};
 use crate::nodes::{Nodes, Record, Standing, UNIT};
@@ -75,14 +75,18 @@ impl Scheduler {
             self.settle(now, node);
             if !same {
                 self.algorithm.weighed(&self.nodes, node, now);
+                self.algorithm.reported(&self.nodes, node, now);
             }
         }
+        // Reports may be believed for less long than before.
+        self.advance(now);
     }
 
     /// Takes note of what happened. Events of nodes that are not there are ignored, except that
     /// [`Event::Finish`] always releases its reservation.
     ///
-    /// `Finish`: O(1) to O(log nodes), no allocation. The others: O(nodes).
+    /// `Finish` and `Report`: O(1) to O(log nodes), no allocation, unless the node goes in or out by it. The
+    /// others: O(nodes).
     ///
     /// # Panics
     /// If a node joins for which the counts have no place.
@@ -109,7 +113,7 @@ impl Scheduler {
             }
             Event::Drain { node, draining } => self.change(now, node, |record| record.draining = draining),
             Event::Check { node, up } => self.change(now, node, |record| record.up = up),
-            Event::Report { .. } => {}
+            Event::Report { node, report } => self.report(now, node, report),
             Event::Finish { node, outcome, latency } => {
                 self.nodes.release(node);
                 self.finish(now, node, outcome, latency);
@@ -182,7 +186,7 @@ impl Scheduler {
             record.warming_since.and_then(|since| slow_start::ramp(since, now, self.settings.slow_start));
         let state = if !record.wanted() {
             NodeState::Draining
-        } else if !record.up {
+        } else if !record.up || record.declines() {
             NodeState::Down
         } else if let Some(until) = ejected {
             NodeState::Ejected { until }
@@ -200,6 +204,7 @@ impl Scheduler {
             latency: record.latency.mean(),
             failure_share: record.conduct.failure_share(),
             ejections: record.conduct.ejections(),
+            report: record.report.map(|report| (report, now.since(report.measured_at))),
         }
     }
 
@@ -240,20 +245,42 @@ impl Scheduler {
         self.algorithm.finished(&self.nodes, node, now);
     }
 
+    fn report(&mut self, now: Time, node: NodeId, report: Report) {
+        let expiry = self.settings.report_expiry;
+        let own = self.nodes.record(node).map_or(0, |_| self.nodes.jobs(node));
+        let Some(record) = self.nodes.record_mut(node) else { return };
+        let declined = record.declines();
+        if !record.take(now, report, own, expiry) {
+            return;
+        }
+        if let Some(until) = record.report_until(expiry) {
+            self.due = self.due.min(until);
+        }
+        if record.declines() != declined {
+            self.settle(now, node);
+        }
+        self.algorithm.reported(&self.nodes, node, now);
+    }
+
     /// Brings in what time has changed, and finds out when it changes something next.
     fn advance(&mut self, now: Time) {
         self.due = Time::from_nanos(u64::MAX);
         for place in 0..self.nodes.known().len() {
             let node = self.nodes.known()[place];
-            let slow_start = self.settings.slow_start;
+            let (slow_start, expiry) = (self.settings.slow_start, self.settings.report_expiry);
             let Some(record) = self.nodes.record_mut(node) else { continue };
-            if record.conduct.due().is_none() && record.warming_since.is_none() {
+            if record.conduct.due().is_none() && record.warming_since.is_none() && !record.believed {
                 continue;
             }
             record.conduct.advance(now);
             record.warming_since =
                 record.warming_since.filter(|since| slow_start::ramp(*since, now, slow_start).is_some());
+            let expired = record.report_until(expiry).is_some_and(|until| until <= now);
+            record.believed &= !expired;
             self.settle(now, node);
+            if expired {
+                self.algorithm.reported(&self.nodes, node, now);
+            }
         }
     }
 
@@ -261,7 +288,7 @@ impl Scheduler {
     fn settle(&mut self, now: Time, node: NodeId) {
         let slow_start = self.settings.slow_start;
         let Some(record) = self.nodes.record_mut(node) else { return };
-        let eligible = record.wanted() && record.up && record.conduct.ejected_until().is_none();
+        let eligible = record.wanted() && record.able();
         if eligible && !record.eligible && self.running && !slow_start.is_zero() {
             record.warming_since = Some(now);
         }
@@ -305,7 +332,8 @@ impl Scheduler {
             Standing::default()
         };
         let next_step = ramp.map(|_| slow_start::next_step(now, slow_start));
-        if let Some(due) = [record.conduct.due(), next_step].into_iter().flatten().min() {
+        let until = record.report_until(self.settings.report_expiry);
+        if let Some(due) = [record.conduct.due(), next_step, until].into_iter().flatten().min() {
             self.due = self.due.min(due);
         }
         if standing != *self.nodes.standing(node) {

@@ -22,6 +22,8 @@ pub struct Settings {
     pub slow_start: Duration,
     /// When a node is ejected for failing; `None`: never.
     pub outlier: Option<Outlier>,
+    /// For how long what a node reports is believed, from when it was measured.
+    pub report_expiry: Duration,
     /// If less than this share of the nodes (with a weight, not draining) may be picked,
     /// all of them may; 0: never.
     pub panic_percent: u8,
@@ -37,6 +39,7 @@ impl Default for Settings {
             load_bound_percent: 125,
             slow_start: Duration::ZERO,
             outlier: Some(Outlier::default()),
+            report_expiry: Duration::from_secs(10),
             panic_percent: 50,
         }
     }

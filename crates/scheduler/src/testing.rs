@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evener_model::{Event, Job, JobCounts, NodeId, NodeSpec, Outcome, Time, Weight};
+use evener_model::{Event, Health, Job, JobCounts, NodeId, NodeSpec, Outcome, Report, Time, Weight};
 
 use crate::{Order, Outlier, PickError, Scheduler, Settings, hash_bytes};
 
@@ -17,7 +17,7 @@ use crate::{Order, Outlier, PickError, Scheduler, Settings, hash_bytes};
 ///
 /// `script`: `pick`, `pick*3`, `pick!ab` (avoiding a and b), `pick:key`; `ok:a`, `ok:a@20ms`, `fail:a`,
 /// `fail:a*5` (jobs end); `join:a=2`, `leave:a`, `weight:a=3`, `drain:a`, `ready:a`, `down:a`, `up:a`; `wait:5s`;
-/// `policy:lc`.
+/// `policy:lc`; `report:a,jobs=3,load=0.5,health=0,credits=2,rate=10,errors=1,latency=20ms,age=1s`, any of these.
 pub(crate) fn run(settings: &str, nodes: &str, script: &str) -> String {
     let mut stage = Stage::new(settings, nodes);
     script.split_whitespace().for_each(|word| stage.act(word));
@@ -100,6 +100,7 @@ impl Stage {
             "drain" | "ready" => Event::Drain { node, draining: verb == "drain" },
             "down" | "up" => Event::Check { node, up: verb == "up" },
             "ok" => Event::Finish { node, outcome: Outcome::Success, latency },
+            "report" => Event::Report { node, report: report(self.now, value) },
             "fail" => Event::Finish { node, outcome: Outcome::Refused, latency },
             _ => panic!("no such word: {word}"),
         };
@@ -148,6 +149,25 @@ fn spec(name: char, text: &str) -> NodeSpec {
         jobs_max: jobs_max.map(|max| max.parse().unwrap()),
         name_hash: hash_bytes(name.to_string().as_bytes()),
     }
+}
+
+fn report(now: Time, text: &str) -> Report {
+    let mut report = Report { measured_at: now, ..Report::default() };
+    for (what, value) in text.split(',').filter_map(|part| part.split_once('=')) {
+        match what {
+            "age" => report.measured_at = now - duration(value),
+            "ahead" => report.measured_at = now + duration(value),
+            "jobs" => report.jobs = Some(value.parse().unwrap()),
+            "load" => report.load = Some(value.parse().unwrap()),
+            "health" => report.health = Some(Health::saturating(value.parse().unwrap())),
+            "credits" => report.credits = Some(value.parse().unwrap()),
+            "rate" => report.jobs_per_s = Some(value.parse().unwrap()),
+            "errors" => report.errors_per_s = Some(value.parse().unwrap()),
+            "latency" => report.latency = Some(duration(value)),
+            _ => panic!("nothing of that name is reported: {what}"),
+        }
+    }
+    report
 }
 
 fn duration(text: &str) -> Duration {

@@ -72,6 +72,48 @@ fn when_most_of_a_pool_is_down_all_of_it_is_tried() {
 }
 
 #[test]
+fn a_node_that_reports_no_health_gets_no_new_jobs() {
+    // Until it says otherwise, or has said nothing for long enough.
+    assert_eq!(run("rr", "a=1 b=1", "report:a,health=0 pick*2 report:a,health=1 pick*2"), "b b a b");
+    assert_eq!(run("rr", "a=1 b=1", "report:a,health=0 wait:9s pick*2 wait:1s pick*2"), "b b a b");
+    // What it does not say is not 0, and the health check still counts.
+    assert_eq!(run("rr", "a=1 b=1", "report:a,load=1 pick report:a,health=100 down:a pick*2"), "a b b");
+    // Where most say so, none is believed.
+    assert_eq!(run("rr panic=50", "a=1 b=1 c=1", "report:a,health=0 report:b,health=0 pick*3"), "a b c");
+
+    let mut stage = Stage::new("rr", "a=1 b=1");
+    stage.act("report:a,health=0");
+    assert_eq!(states(&stage), "down up");
+    stage.act("wait:3s");
+    let view = stage.scheduler.nodes(stage.now).next().unwrap();
+    assert_eq!(view.report.map(|(_, age)| age), Some(Duration::from_secs(3)));
+}
+
+#[test]
+fn of_reports_only_the_latest_counts() {
+    // An older one is not taken, nor one that had expired before it came.
+    assert_eq!(run("rr", "a=1 b=1", "report:a,health=9,age=1s report:a,health=0,age=2s pick*2"), "a b");
+    assert_eq!(run("rr", "a=1 b=1", "report:a,health=0,age=10s pick*2"), "a b");
+    // It expires by when it was measured.
+    assert_eq!(run("rr", "a=1 b=1", "report:a,health=0,age=8s pick wait:2s pick"), "b a");
+    // None from the future; and one that is a little ahead does not keep out the next.
+    assert_eq!(run("rr", "a=1 b=1", "report:a,health=0,ahead=2s pick*2"), "a b");
+    assert_eq!(run("rr", "a=1 b=1", "report:a,health=9,ahead=1s report:a,health=0 pick*2"), "b b");
+    // Of a node that is not there, none.
+    assert_eq!(run("rr", "a=1", "report:z,health=0 report:b,health=0 join:b=1 pick*2"), "a b");
+}
+
+#[test]
+fn a_shorter_expiry_counts_at_once() {
+    let mut stage = Stage::new("rr", "a=1 b=1");
+    stage.act("report:a,health=0");
+    stage.act("wait:2s");
+    let settings = crate::Settings { report_expiry: Duration::from_secs(1), ..Default::default() };
+    stage.scheduler.reconfigure(stage.now, settings);
+    assert_eq!(states(&stage), "up up");
+}
+
+#[test]
 fn nodes_new_while_running_start_slowly() {
     // At the first start all are new, and none is slow.
     let stage = Stage::new("rr slow=10s", "a=1 b=1");

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evener_model::{Event, Job, JobCounts, NodeId, NodeSpec, Outcome, Time, Weight};
+use evener_model::{Event, Health, Job, JobCounts, NodeId, NodeSpec, Outcome, Report, Time, Weight};
 use evener_scheduler::{Order, Outlier, Policy, Scheduler, Settings, hash_bytes};
 
 /// The system's allocator, counting what each thread asks of it.
@@ -43,7 +43,7 @@ fn picks_and_ends_do_not_allocate() {
     }
 }
 
-/// Allocations of 5,000 picks and ends, with failures, ejections, slow starts, avoided and full nodes.
+/// Allocations of 5,000 picks, ends and reports, with failures, ejections, slow starts, avoided and full nodes.
 fn allocations_of_picks(policy: Policy, order: Order, nodes: u32) -> u64 {
     let outlier = Some(Outlier { consecutive: 3, ..Outlier::default() });
     let slow_start = Duration::from_secs(1);
@@ -66,6 +66,20 @@ fn allocations_of_picks(policy: Policy, order: Order, nodes: u32) -> u64 {
         let job = Job { key: key / 5, avoid: if key % 4 == 0 { &avoid } else { &[] }, ..Job::default() };
         if let Ok(node) = scheduler.pick(now, &job) {
             in_flight.push(node);
+        }
+        if key % 3 == 0 {
+            let node = NodeId((key / 3) as u32 % nodes);
+            let report = Report {
+                measured_at: now,
+                jobs: Some((key % 7) as u32),
+                load: Some((key % 13) as f32 / 10.0),
+                health: Some(Health::saturating((key % 97) as u8)),
+                credits: Some((key % 5) as u32),
+                jobs_per_s: Some((key % 17) as f32),
+                errors_per_s: Some((key % 2) as f32),
+                latency: Some(Duration::from_micros(key % 50)),
+            };
+            scheduler.handle(now, Event::Report { node, report });
         }
         if key % 11 != 0 && !in_flight.is_empty() {
             let node = in_flight.swap_remove((key * 7) as usize % in_flight.len());

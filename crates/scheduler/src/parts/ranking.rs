@@ -262,4 +262,10 @@ impl<M: Measure> Algorithm for Ranking<M> {
             self.enter(nodes, node, now);
         }
     }
+
+    fn reported(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
+        if self.in_tree {
+            self.enter(nodes, node, now);
+        }
+    }
 }

@@ -10,8 +10,8 @@ use crate::parts::Tokens;
 
 /// Each node in turn, as often as it is short of jobs.
 ///
-/// At each phase, with weights w (as far as slow start and failures leave them), W their sum, jobs j and J
-/// their sum: a node is short of `w·J/W − j` jobs. Those that are short get as many
+/// At each phase, with weights w (as far as slow start and failures leave them), W their sum, jobs j (those
+/// in flight here, and those of others as far as nodes report them) and J their sum: a node is short of `w·J/W − j` jobs. Those that are short get as many
 /// tokens, by largest remainder (ties to those next in the rotation), and come first; the others
 /// follow with `w·(1 + x) − (j − w·J/W)` tokens, where x is the overload of the most overloaded node over
 /// its weight, so that it still gets w, and no less than 1. Without jobs everywhere, tokens are weights.
@@ -71,7 +71,7 @@ impl JobInformed {
             let standing = nodes.standing(node);
             let weight = (standing.weight * UNIT * UNIT / standing.handicap).max(1);
             // The count is read once: other dispatchers change it meanwhile.
-            let jobs = u64::from(nodes.jobs(node));
+            let jobs = u64::from(nodes.jobs_of_all(node));
             Short { node, place, weight: u64::from(weight), jobs, shortage: 0, tokens: 0 }
         }));
         let jobs: u64 = self.scratch.iter().map(|node| node.jobs).sum();

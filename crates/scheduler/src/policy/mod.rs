@@ -51,6 +51,11 @@ pub(crate) trait Algorithm: fmt::Debug + Send {
 
     /// A job of a node ended, and its latency and failures are known.
     fn finished(&mut self, _nodes: &Nodes, _node: NodeId, _now: Time) {}
+
+    /// A node said how it is, or what it said is believed no longer: [`Nodes::report`] has what holds now,
+    /// [`Nodes::jobs`] the jobs of all dispatchers here. If its health let it in or took it out,
+    /// `weighed` has been told before.
+    fn reported(&mut self, _nodes: &Nodes, _node: NodeId, _now: Time) {}
 }
 
 /// The algorithm that settings ask for.

@@ -152,6 +152,8 @@ fn job_informed_makes_up_for_what_is_short() {
     assert_snapshot!(run("job-informed phase=1s", "a=1 b=1 c=1", "pick!bc*4 wait:1s pick*5"), @"a a a a b c b a c");
     // Nothing in flight: by weight.
     assert_snapshot!(run("job-informed", "a=2 b=1", "pick*6"), @"a b a b a a");
+    // b reports four jobs that others placed: six are on all, so a is short of one and c of two.
+    assert_snapshot!(run("job-informed phase=1s", "a=1 b=1 c=1", "pick*2 wait:1s report:b,jobs=5 pick*5"), @"a b c a c b a");
     // The rotation goes on: an update does not begin with a again.
     assert_snapshot!(run("job-informed phase=1s", "a=1 b=1 c=1", "pick ok:a wait:1s pick ok:b wait:1s pick"), @"a b c");
 }

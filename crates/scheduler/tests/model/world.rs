@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evener_model::{Event, Job, JobCounts, NodeId, NodeSpec, Outcome, Time, Weight};
+use evener_model::{Event, Health, Job, JobCounts, NodeId, NodeSpec, Outcome, Report, Time, Weight};
 use evener_scheduler::{Order, Outlier, PickError, Policy, Scheduler, Settings, hash_bytes};
 use proptest::prelude::*;
 
@@ -41,6 +41,13 @@ pub(crate) enum Step {
         place: usize,
         outcome: Outcome,
     },
+    /// A node says how it is, in anything that reports have, measured so long before.
+    Report {
+        node: u32,
+        health: Option<u8>,
+        numbers: [u32; 4],
+        age_ms: u64,
+    },
     Wait(u64),
 }
 
@@ -58,8 +65,33 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => (node, any::<bool>()).prop_map(|(node, up)| Step::Check { node, up }),
         10 => (any::<u64>(), avoid).prop_map(|(key, avoid)| Step::Pick { key, avoid }),
         8 => (any::<usize>(), outcome()).prop_map(|(place, outcome)| Step::Finish { place, outcome }),
+        3 => (0..IDS, prop::option::of(0..3_u8), any::<[u32; 4]>(), prop_oneof![Just(0), 0..15_000_u64])
+            .prop_map(|(node, health, numbers, age_ms)| Step::Report { node, health, numbers, age_ms }),
         2 => (0..4_000_u64).prop_map(Step::Wait),
     ]
+}
+
+/// A report with absurd numbers among the sound ones, as from a node that is broken or evil.
+fn report(measured_at: Time, health: Option<u8>, numbers: [u32; 4]) -> Report {
+    let number = |n: u32| match n % 8 {
+        0 => None,
+        1 => Some(f32::from_bits(n)),
+        2 => Some(f32::NAN),
+        3 => Some(f32::MAX),
+        4 => Some(-1.0),
+        _ => Some((n % 1000) as f32 / 100.0),
+    };
+    let count = |n: u32| if n.is_multiple_of(8) { None } else { Some(n >> (n % 32)) };
+    Report {
+        measured_at,
+        jobs: count(numbers[0]),
+        load: number(numbers[1]),
+        health: health.map(Health::saturating),
+        credits: count(numbers[2]),
+        jobs_per_s: number(numbers[3]),
+        errors_per_s: number(numbers[0] ^ numbers[3]),
+        latency: count(numbers[1]).map(|n| Duration::from_nanos(u64::from(n) << (n % 32))),
+    }
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
@@ -100,6 +132,8 @@ struct Node {
     ejected_until: Option<Time>,
     doublings: u32,
     back_at: Time,
+    /// When its last report was measured, and whether it said that it wants no jobs.
+    report: Option<(Time, bool)>,
 }
 
 /// The scheduler and the reference, side by side.
@@ -167,6 +201,17 @@ impl World {
                     self.finish(node, outcome);
                 }
             }
+            Step::Report { node, health, numbers, age_ms } => {
+                let measured_at = self.now - Duration::from_millis(age_ms);
+                if let Some(known) = self.nodes.get_mut(&id(node)) {
+                    let news = known.report.is_none_or(|(before, _)| measured_at >= before);
+                    if news && self.now.since(measured_at) < self.settings.report_expiry {
+                        known.report = Some((measured_at, health == Some(0)));
+                    }
+                }
+                let report = report(measured_at, health, numbers);
+                self.scheduler.handle(self.now, Event::Report { node: id(node), report });
+            }
             Step::Wait(ms) => self.now += Duration::from_millis(ms),
         }
     }
@@ -182,6 +227,7 @@ impl World {
             ejected_until: None,
             doublings: 0,
             back_at: Time::ZERO,
+            report: None,
         };
         self.nodes.entry(node).or_insert(new).spec = spec;
         self.scheduler.handle(self.now, Event::Join { node, spec });
@@ -259,8 +305,12 @@ impl World {
     fn members(&mut self) -> Vec<NodeId> {
         self.expire();
         let wanted = self.nodes.iter().filter(|(_, node)| node.spec.weight.value() > 0 && !node.draining);
-        let wanted: Vec<_> =
-            wanted.map(|(id, node)| (*id, node.up && node.ejected_until.is_none())).collect();
+        let wants_none = |node: &Node| {
+            let fresh = |at| self.now.since(at) < self.settings.report_expiry;
+            node.report.is_some_and(|(at, none)| none && fresh(at))
+        };
+        let eligible = |node: &Node| node.up && node.ejected_until.is_none() && !wants_none(node);
+        let wanted: Vec<_> = wanted.map(|(id, node)| (*id, eligible(node))).collect();
         let eligible = wanted.iter().filter(|(_, eligible)| *eligible).count();
         let panic = eligible * 100 < wanted.len() * usize::from(self.settings.panic_percent);
         wanted.into_iter().filter(|(_, eligible)| *eligible || panic).map(|(id, _)| id).collect()
