@@ -197,6 +197,57 @@ fn proxy_headers_work_for_http_too() {
     assert_eq!(node.seen().len(), 1, "without its header a connection is refused");
 }
 
+/// An HTTP node that answers with the port of the client that the connection's PROXY header names,
+/// or with "nobody" if there is none.
+fn owner_node() -> Node {
+    Node::tcp(|mut stream| {
+        let (mut input, mut owner, mut bytes) = (String::new(), None, [0; 4096]);
+        while let Ok(length @ 1..) = stream.read(&mut bytes) {
+            input.push_str(&String::from_utf8_lossy(&bytes[..length]));
+            while let Some(end) = input.find("\r\n\r\n") {
+                let message: String = input.drain(..end + 4).collect();
+                let port = message.split("\r\n").next().filter(|line| line.starts_with("PROXY "));
+                let port = port.and_then(|line| line.split(' ').nth(4).map(str::to_owned));
+                let owner = owner.get_or_insert(port.unwrap_or_else(|| "nobody".to_owned()));
+                let _ = nodes::respond(&mut stream, "200 OK", "", owner.as_bytes());
+            }
+        }
+    })
+}
+
+#[test]
+fn a_connection_that_names_a_client_is_used_for_no_other() {
+    let node = owner_node();
+    let address = free_address();
+    let config = |pool: &str| web_with(address, "", &[node.address], pool);
+    let director = Director::start_with("workers = 1", &config("send_proxy = \"v1\""));
+    let mut clients: Vec<_> =
+        (0..3).map(|_| Client::connect(address).expect("the listener accepts")).collect();
+    let port = |client: &Client| client.stream.local_addr().expect("an address").port().to_string();
+    for _ in 0..5 {
+        for client in &mut clients {
+            let answer = client.get("/x").expect("an answer");
+            assert_eq!(answer.text(), port(client));
+        }
+    }
+
+    // Connections from before a reload belong to whom they belonged to then.
+    director.write_config(&config(""));
+    assert_eq!(director.reload().status, 200);
+    for client in &mut clients {
+        wait_until("connections without a header", || {
+            client.get("/x").expect("an answer").text() == "nobody"
+        });
+    }
+    director.write_config(&config("send_proxy = \"v1\""));
+    assert_eq!(director.reload().status, 200);
+    for client in &mut clients {
+        let answer = client.get("/x").expect("an answer");
+        assert_eq!(answer.text(), port(client));
+    }
+    wait_until("the jobs to end", || director.jobs() == 0);
+}
+
 fn proxy_header(version: &str, source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
     if version == "v1" {
         let (from, to) = (source.ip(), destination.ip());

@@ -269,13 +269,16 @@ impl Http {
             if exchange.wants_new_link {
                 break;
             }
-            let pool_node = core.pools[pool_index].node(node);
+            let pool = &mut core.pools[pool_index];
+            // Since a reload it may be that what is idle lacks the header of its client.
+            let is_shared = pool.spec.send_proxy.is_none();
+            let pool_node = pool.node(node);
             let Some(link_index) = pool_node.idle.pop() else { break };
             let stats = pool_node.stats(core.worker);
             stats.idle.sub(1);
             let link = &mut self.links[link_index as usize];
             // A request that must not be sent twice does not go to where it may get lost.
-            let is_usable = exchange.is_repeatable() || link.io.is_quiet();
+            let is_usable = is_shared && (exchange.is_repeatable() || link.io.is_quiet());
             if is_usable && link.reuse(index as u32, &exchange.request, &mut core.buffers).is_ok() {
                 stats.reused.add(1);
                 stats.bytes_out.add(exchange.request.len() as u64);

@@ -36,6 +36,8 @@ pub(super) struct Link {
     pub(super) read_closed: bool,
     /// Whether the node keeps the connection after the present response.
     keep_alive: bool,
+    /// The header that it begins with, which says whose the connection is: no other client may use it.
+    proxy: Option<ProxyVersion>,
 }
 
 impl Link {
@@ -65,6 +67,7 @@ impl Http {
         let token = Token::new(Kind::HttpNode, index);
         let pool = &mut core.pools[pool_index];
         let timeout = pool.spec.timeouts.connect;
+        let proxy = pool.spec.send_proxy;
         let pool_node = pool.node(node);
         let io = Io::connect(pool_node.spec.address, &core.registry, token)?;
         let stats = pool_node.stats(core.worker);
@@ -84,6 +87,7 @@ impl Http {
             readable: false,
             read_closed: false,
             keep_alive: true,
+            proxy,
         });
         core.set_timer(token, timeout);
         Ok(index as u32)
@@ -143,7 +147,7 @@ impl Http {
         let exchange = &self.exchanges[exchange_index];
         let client_index = exchange.client as usize;
         let pool = &mut core.pools[link.pool as usize];
-        if let Some(version) = pool.spec.send_proxy {
+        if let Some(version) = link.proxy {
             let client = &self.clients[client_index];
             let destination =
                 client.peer.destination.as_deref().copied().or_else(|| client.io.local_address());
@@ -461,12 +465,16 @@ impl Http {
         let link = &mut self.links[index];
         let pool = &mut core.pools[link.pool as usize];
         let (idle_max, idle_timeout) = (pool.spec.idle_connections_max, pool.spec.timeouts.idle);
-        let is_wanted = !core.draining && !pool.is_removed;
+        // Without a header it was opened for everybody, with one for a single client.
+        let is_shared = link.proxy.is_none() && pool.spec.send_proxy.is_none();
+        let is_wanted = is_shared && !core.draining && !pool.is_removed;
         let node = pool.node(link.node);
         if !is_wanted || !node.keeps(idle_max) {
             return self.close_link(core, index);
         }
         node.idle.push(index as u32);
+        // A head that came in pieces has grown it.
+        core.buffers.put(std::mem::take(&mut link.input));
         node.stats(core.worker).idle.add(1);
         core.set_timer(Token::new(Kind::HttpNode, index), idle_timeout);
     }
