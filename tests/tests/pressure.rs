@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
-use evener_tests::director::{Director, web, web_with};
+use evener_tests::director::{Director, pool_of, web, web_with};
 use evener_tests::http::{Client, Response};
 use evener_tests::nodes::{self, Gate};
-use evener_tests::{free_address, wait_until};
+use evener_tests::{DEADLINE, free_address, noise, wait_until};
 
 fn get_in_background(address: SocketAddr) -> JoinHandle<Response> {
     std::thread::spawn(move || {
@@ -70,6 +70,95 @@ fn jobs_do_not_wait_for_ever() {
     gate.open();
     assert_eq!(first.join().expect("no panic").status, 200);
     wait_until("the jobs to end", || director.jobs() == 0 && queued(&director) == 0);
+}
+
+/// Begins a POST whose body is not sent whole, and returns when its own time for that is up.
+fn wait_for_a_body_timeout(address: SocketAddr) {
+    let mut stalled = Client::connect(address).expect("the listener accepts");
+    stalled.send("POST /other HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf").expect("sent");
+    assert_eq!(stalled.response().expect("an answer").status, 408);
+}
+
+#[test]
+fn a_body_is_not_timed_while_no_node_takes_it() {
+    let (gate, other) = (Gate::new("gate"), nodes::echo());
+    let address = free_address();
+    let listener = "route = [{ prefix = \"/other\", pool = \"other\" }]\ntimeouts = { body = \"300ms\" }";
+    let pool = "max_jobs = 1\nqueue = { limit = 10, timeout = \"60s\" }";
+    let config = web_with(address, listener, &[gate.node.address], pool);
+    let director = Director::start_with("workers = 1", &(config + &pool_of("other", &[other.address], "")));
+    let first = get_in_background(address);
+    wait_until("the node to be full", || gate.held() == 1);
+    let mut second = Client::connect(address).expect("the listener accepts");
+    second.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf ").expect("sent");
+    wait_until("the second to wait", || queued(&director) == 1);
+    wait_for_a_body_timeout(address);
+    wait_for_a_body_timeout(address);
+    assert_eq!(queued(&director), 1, "it waits longer than a body may pause");
+    gate.pass();
+    assert_eq!(first.join().expect("no panic").status, 200);
+    wait_until("the second to be placed", || director.jobs() == 1);
+    second.send("whole").expect("sent");
+    gate.open();
+    assert_eq!(second.response().expect("an answer").status, 200);
+    assert_eq!(gate.node.last().body, b"half whole");
+
+    // From when the node takes it, the client has its time and no more.
+    let mut third = Client::connect(address).expect("the listener accepts");
+    third.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf ").expect("sent");
+    assert_eq!(third.response().expect("an answer").status, 408);
+    wait_until("the jobs to end", || director.jobs() == 0);
+}
+
+#[test]
+fn a_body_that_came_while_its_job_waited_is_passed_on() {
+    let gate = Gate::new("gate");
+    let address = free_address();
+    let pool = "max_jobs = 1\nqueue = { limit = 10, timeout = \"60s\" }";
+    let director = Director::start_with("workers = 1", &web_with(address, "", &[gate.node.address], pool));
+    let first = get_in_background(address);
+    wait_until("the node to be full", || gate.held() == 1);
+    let mut second = Client::connect(address).expect("the listener accepts");
+    second.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf ").expect("sent");
+    wait_until("the second to wait", || queued(&director) == 1);
+    second.send("whole").expect("sent");
+    // A request after that one: when it is refused, what was sent before it has been seen.
+    let third = Client::connect(address).and_then(|mut client| {
+        client.send("nonsense\r\n\r\n")?;
+        client.response()
+    });
+    assert_eq!(third.expect("an answer").status, 400);
+    gate.open();
+    assert_eq!(first.join().expect("no panic").status, 200);
+    assert_eq!(second.response().expect("an answer").status, 200);
+    assert_eq!(gate.node.last().body, b"half whole");
+    assert_eq!(gate.node.connections(), 1, "over the connection that was there");
+    wait_until("the jobs to end", || director.jobs() == 0);
+}
+
+#[test]
+fn a_node_that_does_not_take_a_body_has_failed() {
+    let deaf = nodes::Node::tcp(|_stream| std::thread::sleep(DEADLINE));
+    let address = free_address();
+    let director = Director::start(&web_with(
+        address,
+        "timeouts = { body = \"300ms\" }",
+        &[deaf.address],
+        "retry = { attempts = 0 }",
+    ));
+    let mut client = Client::connect(address).expect("the listener accepts");
+    let size = 64 << 20;
+    let body = noise(size, 3);
+    client.send(format!("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n")).expect("sent");
+    let mut writer = client.stream.try_clone().expect("a second handle");
+    let sender = std::thread::spawn(move || {
+        // More than fits between the client and the node; the rest is refused with the request.
+        let _ = std::io::Write::write_all(&mut writer, &body);
+    });
+    assert_eq!(client.response().expect("an answer").status, 504);
+    sender.join().expect("no panic");
+    assert_eq!(director.node("app", "n1")["outcomes"]["timeout"], 1);
+    wait_until("the jobs to end", || director.jobs() == 0);
 }
 
 #[test]

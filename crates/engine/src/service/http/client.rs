@@ -356,9 +356,14 @@ impl Http {
                 if exchange == NONE {
                     return self.next_request(core, index);
                 }
-                core.timers.clear(Token::new(Kind::HttpClient, index));
+                let exchange = &self.exchanges[exchange as usize];
+                let link = exchange.link;
+                if exchange.request_body.is_done() {
+                    core.timers.clear(Token::new(Kind::HttpClient, index));
+                } else {
+                    self.arm_body(core, index);
+                }
                 // The node's side was held back until now.
-                let link = self.exchanges[exchange as usize].link;
                 if link != NONE {
                     self.arm_link(core, link as usize);
                     self.read_link(core, link as usize);
@@ -417,15 +422,14 @@ impl Http {
         match client.state {
             State::Closed => {}
             State::Lingering => self.close_client(core, index),
+            State::Open if client.exchange != NONE && !is_answering => self.body_timeout(core, index),
             State::Open => {
-                let began = !client.input.is_empty() || client.exchange != NONE || is_answering;
+                let began = !client.input.is_empty() || is_answering;
                 if began {
                     core.listeners[client.listener as usize].stats(core.worker).client_timeouts.add(1);
                 }
                 if is_answering {
                     self.abort_client(core, index);
-                } else if client.exchange != NONE {
-                    self.body_timeout(core, index);
                 } else if began {
                     self.refuse(core, index, Reply::HEAD_TIMEOUT);
                 } else {

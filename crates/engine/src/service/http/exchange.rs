@@ -191,12 +191,10 @@ impl Http {
         let is_complete = exchange.request_body.is_done();
         let index = self.exchanges.insert(exchange);
         client.exchange = index as u32;
-        let token = Token::new(Kind::HttpClient, client_index);
         if is_complete {
-            core.timers.clear(token);
+            core.timers.clear(Token::new(Kind::HttpClient, client_index));
         } else {
-            let timeout = http_spec(core, self.clients[client_index].listener).timeouts.body;
-            core.set_timer(token, timeout);
+            self.arm_body(core, client_index);
         }
         self.place(core, index);
     }
@@ -283,6 +281,12 @@ impl Http {
                 stats.reused.add(1);
                 stats.bytes_out.add(exchange.request.len() as u64);
                 exchange.link = link_index;
+                if !exchange.request_body.is_done() {
+                    let client = exchange.client as usize;
+                    self.arm_body(core, client);
+                    // More of the body may have come meanwhile. Not from here: the scratch buffer may be in use.
+                    core.again.push(Token::new(Kind::HttpClient, client));
+                }
                 self.arm_link(core, link_index as usize);
                 return;
             }
@@ -416,10 +420,35 @@ impl Http {
         self.end(core, index, "client closed");
     }
 
-    /// The client did not go on with its body.
+    /// A request's body made no progress for too long: because of the client, or of the node.
     pub(super) fn body_timeout(&mut self, core: &mut Core, client_index: usize) {
         let index = self.clients[client_index].exchange as usize;
+        let link = self.exchanges[index].link;
+        if link == NONE || self.links[link as usize].is_connecting {
+            // Nobody asks the client for its body yet, and waiting for a node has a time of its own.
+            return self.arm_body(core, client_index);
+        }
+        if !self.links[link as usize].output.is_empty() {
+            return self.link_failed(core, link as usize, Outcome::Timeout);
+        }
+        let listener = &core.listeners[self.clients[client_index].listener as usize];
+        listener.stats(core.worker).client_timeouts.add(1);
         self.refuse_body(core, index, Reply::HEAD_TIMEOUT);
+    }
+
+    /// Gives the client time for the next part of its body.
+    pub(super) fn arm_body(&mut self, core: &mut Core, client_index: usize) {
+        let timeout = http_spec(core, self.clients[client_index].listener).timeouts.body;
+        core.set_timer(Token::new(Kind::HttpClient, client_index), timeout);
+    }
+
+    /// The node takes more of a body now. Until now it was not for the client to go on.
+    pub(super) fn go_on_with_body(&mut self, core: &mut Core, client_index: usize) {
+        let exchange = &self.exchanges[self.clients[client_index].exchange as usize];
+        if !exchange.request_body.is_done() {
+            self.arm_body(core, client_index);
+            self.pump_request(core, client_index);
+        }
     }
 
     /// A request whose body cannot be passed on ends here.

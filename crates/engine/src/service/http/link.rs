@@ -123,7 +123,7 @@ impl Http {
             match link.output.flush(&link.io, &mut core.buffers) {
                 Ok(true) => {
                     let client = self.exchanges[link.exchange as usize].client;
-                    self.pump_request(core, client as usize);
+                    self.go_on_with_body(core, client as usize);
                 }
                 Ok(false) => {}
                 // Whatever the node said before it closed is read below.
@@ -174,9 +174,7 @@ impl Http {
         let sent = exchange.request.len() as u64;
         pool.node(link.node).stats(core.worker).bytes_out.add(sent);
         self.arm_link(core, index);
-        if !self.exchanges[exchange_index].request_body.is_done() {
-            self.pump_request(core, client_index);
-        }
+        self.go_on_with_body(core, client_index);
     }
 
     /// Gives the node as long as its pool allows for what comes next.
@@ -448,7 +446,8 @@ impl Http {
             && link.keep_alive
             && exchange.request_body.is_done()
             && link.output.is_empty()
-            && !link.read_closed;
+            && !link.read_closed
+            && (!link.readable || link.io.is_quiet());
         let outcome = if exchange.status >= 500 { Outcome::Error } else { Outcome::Success };
         if keeps {
             self.park(core, index)
@@ -473,9 +472,9 @@ impl Http {
             return self.close_link(core, index);
         }
         node.idle.push(index as u32);
+        node.stats(core.worker).idle.add(1);
         // A head that came in pieces has grown it.
         core.buffers.put(std::mem::take(&mut link.input));
-        node.stats(core.worker).idle.add(1);
         core.set_timer(Token::new(Kind::HttpNode, index), idle_timeout);
     }
 
@@ -503,7 +502,7 @@ impl Http {
     }
 
     /// The connection to the node broke, or the node broke the protocol.
-    fn link_failed(&mut self, core: &mut Core, index: usize, outcome: Outcome) {
+    pub(super) fn link_failed(&mut self, core: &mut Core, index: usize, outcome: Outcome) {
         let link = &mut self.links[index];
         let exchange_index = link.exchange as usize;
         let was_connecting = link.is_connecting;
