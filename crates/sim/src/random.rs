@@ -28,7 +28,7 @@ impl Random {
     /// Evenly from `0..end`, which must not be empty.
     #[inline]
     pub(crate) fn below(&mut self, end: u32) -> u32 {
-        ((self.bits() >> 32) * u64::from(end) >> 32) as u32
+        (((self.bits() >> 32) * u64::from(end)) >> 32) as u32
     }
 
     /// Evenly from (0, 1].

@@ -43,6 +43,25 @@ pub struct Scenario {
     pub patience: Patience,
 }
 
+/// One node, and 100 jobs a second of 1 ms for 10 s.
+impl Default for Scenario {
+    fn default() -> Scenario {
+        Scenario {
+            arrivals: Arrivals::Poisson { rate: 100.0 },
+            size: Size::Exponential { mean: Duration::from_millis(1) },
+            duration: Duration::from_secs(10),
+            warm_up: Duration::ZERO,
+            nodes: vec![NodeGroup::default()],
+            dispatchers: Dispatchers::default(),
+            signals: Signals::default(),
+            transfer: None,
+            costs: Costs::default(),
+            hop: Duration::ZERO,
+            patience: Patience::default(),
+        }
+    }
+}
+
 /// When jobs come. Rates are jobs a second over the whole cluster.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case")]

@@ -66,8 +66,8 @@ pub(crate) struct World<'a> {
     pub(crate) nodes: Vec<Node>,
     pub(crate) tasks: Tasks,
     pub(crate) dispatchers: Vec<Dispatcher>,
-    /// Jobs that wait in the one queue of [`Dispatch::Central`].
-    pub(crate) central: VecDeque<u32>,
+    /// Jobs that wait in the one queue of [`Dispatch::Central`], with their generations.
+    pub(crate) central: VecDeque<(u32, u32)>,
     pub(crate) is_central: bool,
     pub(crate) letters: Vec<Letter>,
     pub(crate) letters_free: Vec<u32>,
@@ -341,6 +341,10 @@ impl<'a> World<'a> {
         let copy = self.tasks.open(id, copy);
         let task = self.tasks.get(id);
         let (dispatcher, generation) = (task.dispatcher, task.generation);
+        if self.is_central {
+            // It knows at once what a node has: the hop is made up for by the answer.
+            return self.deliver(copy);
+        }
         if let Some(after) = self.scenario.patience.hedge_after.filter(|_| task.attempts == 1) {
             self.queue.push(self.now + nanos(after), Event::Hedge { task: id, generation });
         }
@@ -431,14 +435,14 @@ impl<'a> World<'a> {
         }
         match best {
             Some((_, node)) => self.send(task, NodeId(node)),
-            None => self.central.push_back(task),
+            None => self.central.push_back((task, self.tasks.get(task).generation)),
         }
     }
 
     fn place_waiting_centrally(&mut self, node: u32) {
         while self.nodes[node as usize].is_free() {
-            let Some(task) = self.central.pop_front() else { break };
-            if !self.tasks.get(task).ended {
+            let Some((task, generation)) = self.central.pop_front() else { break };
+            if self.tasks.pending(task, generation).is_some() {
                 self.send(task, NodeId(node));
             }
         }
@@ -534,6 +538,7 @@ impl<'a> World<'a> {
             let mut lost = std::mem::take(&mut self.lost);
             node.lose_all(&mut lost);
             for copy in lost.drain(..) {
+                self.tasks.copy_mut(copy).stage = Stage::Begun;
                 self.answer(copy, Outcome::Reset);
             }
             self.lost = lost;
@@ -551,9 +556,11 @@ impl<'a> World<'a> {
             let report = self.look(self.tasks.copy(copy).at);
             self.tasks.copy_mut(copy).report = Some(report);
         }
-        match self.hop {
-            0 => self.answered(copy, outcome),
-            hop => self.queue.push(self.now + hop, Event::Answer { copy, outcome }),
+        match self.hop * if self.is_central { 2 } else { 1 } {
+            0 if outcome == Outcome::Success => self.answered(copy, outcome),
+            // Failures are heard of by an event even where that takes no time: else each place that is tried in
+            // turn would be one call deeper.
+            delay => self.queue.push(self.now + delay, Event::Answer { copy, outcome }),
         }
     }
 
