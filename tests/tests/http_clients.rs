@@ -184,12 +184,38 @@ fn a_client_that_asks_to_close_is_closed() {
 }
 
 #[test]
-fn a_client_may_end_its_direction_after_the_request() {
-    let (_director, address, _node) = echoing();
+fn a_client_may_end_its_direction_once_its_answer_has_begun() {
+    let (go_on, wait) = std::sync::mpsc::channel();
+    let wait = std::sync::Mutex::new(wait);
+    let node = Node::http(move |_, stream| {
+        std::io::Write::write_all(stream, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbegun")?;
+        wait.lock().expect("no panics").recv().expect("the test goes on");
+        std::io::Write::write_all(stream, b" all")
+    });
+    let address = free_address();
+    let director = Director::start(&web(address, &[node.address]));
     let mut client = Client::connect(address).expect("the listener accepts");
-    client.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nhalf").expect("sent");
+    client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nhalf").expect("sent");
+    client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    let head = client.head().expect("a head").expect("an answer");
+    assert_eq!(client.take(5).expect("what there is"), b"begun");
     client.stream.shutdown(std::net::Shutdown::Write).expect("shut down");
-    assert_eq!(client.response().expect("an answer").text(), "half");
+    // Others are served after it: by then the end of its direction has been seen.
+    for _ in 0..2 {
+        let other = Client::connect(address).and_then(|mut client| {
+            client.send("nonsense\r\n\r\n")?;
+            client.response()
+        });
+        assert_eq!(other.expect("an answer").status, 400);
+    }
+    go_on.send(()).expect("the node waits");
+    assert_eq!(
+        (head.header("Content-Length"), client.take(4).expect("the rest")),
+        (Some("9"), b" all".to_vec())
+    );
+    assert!(client.rest().expect("the connection closes").is_empty());
+    evener_tests::wait_until("the job to end", || director.jobs() == 0);
+    assert_eq!(node.seen().len(), 1, "the next request is nobody's any more");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! More work than the nodes take: queues, refusals, retries on another node, budgets, ejection.
 
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::thread::JoinHandle;
 
 use evener_tests::director::{Director, pool_of, web, web_with};
@@ -18,9 +18,30 @@ fn get(address: SocketAddr) -> Response {
     Client::connect(address).and_then(|mut client| client.get("/x")).expect("an answer")
 }
 
-/// Leaves for good: a reset, since an end of the stream could also be a client that only has no more to say.
-fn leave(client: Client) {
-    let _ = nodes::reset(&client.stream);
+/// How a client leaves.
+#[derive(Clone, Copy, Debug)]
+enum Leave {
+    Reset,
+    Close,
+    /// Ends its direction, and would still read.
+    HalfClose,
+}
+
+const LEAVES: [Leave; 3] = [Leave::Reset, Leave::Close, Leave::HalfClose];
+
+/// Lets a client leave; what is returned keeps it as open as it is.
+fn leave(client: Client, how: Leave) -> Option<Client> {
+    match how {
+        Leave::Reset => {
+            let _ = nodes::reset(&client.stream);
+            None
+        }
+        Leave::Close => None,
+        Leave::HalfClose => {
+            client.stream.shutdown(Shutdown::Write).expect("shut down");
+            Some(client)
+        }
+    }
 }
 
 fn queued(director: &Director) -> u64 {
@@ -169,11 +190,16 @@ fn a_client_that_leaves_gives_up_its_place() {
     let director = Director::start(&web_with(address, "", &[gate.node.address], pool));
     let first = get_in_background(address);
     wait_until("the node to be full", || gate.held() == 1);
-    let mut second = Client::connect(address).expect("the listener accepts");
-    second.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
-    wait_until("the second to wait", || queued(&director) == 1);
-    leave(second);
-    wait_until("its place to be free", || queued(&director) == 0);
+    for how in LEAVES {
+        let mut second = Client::connect(address).expect("the listener accepts");
+        second.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n12").expect("sent");
+        wait_until("the second to wait", || queued(&director) == 1);
+        let left = leave(second, how);
+        wait_until(&format!("its place to be free ({how:?})"), || queued(&director) == 0);
+        if let Some(mut left) = left {
+            assert!(left.rest().expect("the connection closes").is_empty());
+        }
+    }
     gate.open();
     assert_eq!(first.join().expect("no panic").status, 200);
     wait_until("the jobs to end", || director.jobs() == 0);
@@ -185,11 +211,14 @@ fn a_client_that_leaves_frees_its_node() {
     let gate = Gate::new("gate");
     let address = free_address();
     let director = Director::start(&web(address, &[gate.node.address]));
-    let mut client = Client::connect(address).expect("the listener accepts");
-    client.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
-    wait_until("the job to be placed", || gate.held() == 1 && director.jobs() == 1);
-    leave(client);
-    wait_until("the job to end", || director.jobs() == 0);
+    for (number, how) in LEAVES.into_iter().enumerate() {
+        let mut client = Client::connect(address).expect("the listener accepts");
+        client.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+        wait_until("the job to be placed", || gate.held() == number + 1 && director.jobs() == 1);
+        let _left = leave(client, how);
+        wait_until(&format!("the job to end ({how:?})"), || director.jobs() == 0);
+    }
+    assert_eq!(director.node("app", "n1")["outcomes"]["cancelled"], LEAVES.len());
     gate.open();
 }
 

@@ -162,6 +162,25 @@ impl Http {
         if ready.readable || ready.read_closed {
             self.advance_client(core, index);
         }
+        if ready.read_closed {
+            self.leave_if_unanswered(core, index);
+        }
+    }
+
+    /// Lets a client go that has ended its direction while it waits for an answer.
+    ///
+    /// It could still want it: a half-closed connection looks the same. But clients that gave up are
+    /// many just when nodes are slow, and must not hold places for answers that nobody reads. Where
+    /// an answer has begun, sending shows whether somebody does.
+    pub(super) fn leave_if_unanswered(&mut self, core: &mut Core, index: usize) {
+        let client = &self.clients[index];
+        if client.exchange == NONE {
+            return;
+        }
+        let exchange = &self.exchanges[client.exchange as usize];
+        if client.read_closed && exchange.request_body.is_done() && !exchange.has_answered {
+            self.abort_client(core, index);
+        }
     }
 
     /// Does what a client can do now: read a request, pass on a body, throw away the rest.

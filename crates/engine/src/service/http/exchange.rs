@@ -191,6 +191,9 @@ impl Http {
         let is_complete = exchange.request_body.is_done();
         let index = self.exchanges.insert(exchange);
         client.exchange = index as u32;
+        if is_complete && client.read_closed {
+            return self.leave_if_unanswered(core, client_index);
+        }
         if is_complete {
             core.timers.clear(Token::new(Kind::HttpClient, client_index));
         } else {
@@ -525,6 +528,9 @@ impl Http {
             let token = Token::new(Kind::HttpClient, client_index);
             if part.is_last {
                 core.timers.clear(token);
+                if client.read_closed {
+                    return self.leave_if_unanswered(core, client_index);
+                }
             } else {
                 core.set_timer(token, timeout);
             }
