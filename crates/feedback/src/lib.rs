@@ -1,0 +1,5 @@
+//! What nodes say of themselves, and the weights that follow from it: no I/O, no clock, no lock.
+//!
+//! Reports become weights in [`controller`].
+
+pub mod controller;
