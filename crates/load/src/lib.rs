@@ -1,0 +1,6 @@
+//! What a node measures of itself.
+//!
+//! [`measure`] holds what needs no I/O: parsers of what the kernel and servers say, and the arithmetic that makes a
+//! load of it.
+
+pub mod measure;
