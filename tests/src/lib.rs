@@ -11,7 +11,7 @@ pub mod nginx;
 pub mod nodes;
 pub mod prometheus;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
@@ -43,11 +43,17 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 ///
 /// Below the range from which the kernel takes the ports of clients, so that none of those takes it meanwhile.
 pub fn free_address() -> SocketAddr {
+    free_address_on(Ipv4Addr::LOCALHOST)
+}
+
+/// The same on another address of this machine.
+pub fn free_address_on(ip: impl Into<IpAddr>) -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = (std::process::id() % 200) as u16 * 100;
+    let ip = ip.into();
     for _ in 0..20_000 {
         let port = 10_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let address = SocketAddr::from((ip, port));
         if TcpListener::bind(address).is_ok() {
             return address;
         }

@@ -1,12 +1,12 @@
 //! Real nginx nodes.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::{cache, free_address, wait_until};
+use crate::{cache, free_address_on, wait_until};
 
 /// One nginx process with a port for each node. A node answers every path with its name and the
 /// argument `n` (`rat 17`), and keeps files that are PUT below `/files/`.
@@ -21,7 +21,13 @@ pub struct Nginx {
 impl Nginx {
     /// Starts nodes of these names and waits until they accept.
     pub fn start(names: &[&str]) -> Nginx {
-        let addresses: Vec<_> = names.iter().map(|_| free_address()).collect();
+        Nginx::start_on(Ipv4Addr::LOCALHOST, names)
+    }
+
+    /// The same on another address of this machine.
+    pub fn start_on(ip: impl Into<IpAddr>, names: &[&str]) -> Nginx {
+        let ip = ip.into();
+        let addresses: Vec<_> = names.iter().map(|_| free_address_on(ip)).collect();
         let folder = tempfile::tempdir().expect("a temporary folder");
         let config = configuration(folder.path(), names, &addresses);
         std::fs::create_dir(folder.path().join("files")).expect("a folder for files");

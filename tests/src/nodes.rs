@@ -1,7 +1,7 @@
 //! Nodes as threads of the test: they echo, record, and misbehave in every way that a test needs.
 
 use std::io::{self, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -50,7 +50,12 @@ pub struct Node {
 impl Node {
     /// A node that hands each connection to `serve`, in a thread of its own.
     pub fn tcp(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Node {
-        Node::listen(Arc::default(), serve)
+        Node::tcp_on(Ipv4Addr::LOCALHOST, serve)
+    }
+
+    /// The same on another address of this machine.
+    pub fn tcp_on(ip: impl Into<IpAddr>, serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Node {
+        Node::listen(ip.into(), Arc::default(), serve)
     }
 
     /// A node that answers each request by `answer`, which writes the response itself.
@@ -58,9 +63,17 @@ impl Node {
     pub fn http(
         answer: impl Fn(&Received, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
     ) -> Node {
+        Node::http_on(Ipv4Addr::LOCALHOST, answer)
+    }
+
+    /// The same on another address of this machine.
+    pub fn http_on(
+        ip: impl Into<IpAddr>,
+        answer: impl Fn(&Received, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Node {
         let seen: Arc<Mutex<Vec<Received>>> = Arc::default();
         let log = Arc::clone(&seen);
-        Node::listen(seen, move |stream| {
+        Node::listen(ip.into(), seen, move |stream| {
             let mut client = Client::new(stream);
             // A connection that rests is no fault: it ends when the director closes it.
             let _ = client.stream.set_read_timeout(None);
@@ -86,8 +99,12 @@ impl Node {
         self.seen().pop().expect("a request reached the node")
     }
 
-    fn listen(seen: Arc<Mutex<Vec<Received>>>, serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Node {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port for a node");
+    fn listen(
+        ip: IpAddr,
+        seen: Arc<Mutex<Vec<Received>>>,
+        serve: impl Fn(TcpStream) + Send + Sync + 'static,
+    ) -> Node {
+        let listener = TcpListener::bind((ip, 0)).expect("a free port for a node");
         let address = listener.local_addr().expect("a bound socket has an address");
         let stopped = Arc::new(AtomicBool::new(false));
         let connections = Arc::new(AtomicU64::new(0));
