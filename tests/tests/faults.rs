@@ -27,8 +27,18 @@ fn load(address: SocketAddr) -> Load {
 fn finish(director: &Director, load: Load, what: &str) -> Report {
     let report = load.stop();
     println!("{what}: {report}");
-    wait_until("the jobs of all nodes to be 0", || director.jobs() == 0);
+    assert_none_leaked(director);
     report
+}
+
+/// Every reservation was released, and by one outcome.
+fn assert_none_leaked(director: &Director) {
+    wait_until("the jobs of all nodes to be 0", || director.jobs() == 0);
+    for node in director.nodes("app") {
+        let outcomes = node["outcomes"].as_object().expect("outcomes");
+        let ended: u64 = outcomes.values().filter_map(serde_json::Value::as_u64).sum();
+        assert_eq!(node["picks"], ended, "{node}");
+    }
 }
 
 #[test]
@@ -211,5 +221,6 @@ fn new_connections_are_taken_throughout_a_hot_restart() {
     }
     stop.send(()).expect("the clients still run");
     let served: u64 = clients.join().expect("no connection failed");
+    assert_none_leaked(&director);
     println!("3 hot restarts, a connection for each request: {served} served, 0 failed");
 }
