@@ -14,6 +14,12 @@ pub(crate) const UNIT: u32 = 256;
 /// How far ahead of the scheduler's time a report may have been measured: the threads of one machine, and
 /// machines whose clocks are set, differ by less.
 const REPORT_AHEAD_MAX: Duration = Duration::from_secs(1);
+/// No load is above this: a node with so much is as bad as one with more.
+const LOAD_MAX: f32 = 1e6;
+/// What a job adds to a node's load is between these, whatever nodes say.
+const LOAD_PER_JOB: (f32, f32) = (1e-4, 1.0);
+/// What it is taken for where no node has said anything.
+const LOAD_PER_JOB_UNKNOWN: f32 = 1.0 / 16.0;
 
 /// What a pick reads of a node: 16 bytes, side by side for all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +53,8 @@ pub(crate) struct Record {
     pub(crate) believed: bool,
     /// The jobs in flight here when it said so.
     pub(crate) own_then: u32,
+    /// What its loads and its jobs have been together.
+    toil: Toil,
 }
 
 impl Record {
@@ -63,19 +71,28 @@ impl Record {
             report: None,
             believed: false,
             own_then: 0,
+            toil: Toil::default(),
         }
     }
 
     /// Keeps what the node says, `own` jobs being in flight here, unless that is older than what it said
-    /// before or than `expiry`, or was measured in the future; says whether it did.
-    pub(crate) fn take(&mut self, now: Time, report: Report, own: u32, expiry: Duration) -> bool {
+    /// before or than `expiry`, or was measured in the future; says whether it did. Numbers that are none are
+    /// not there.
+    fn take(&mut self, now: Time, report: Report, own: u32, expiry: Duration) -> bool {
         let older = self.report.is_some_and(|before| report.measured_at < before.measured_at);
         let expired = now.since(report.measured_at) >= expiry;
         if older || expired || report.measured_at > now + REPORT_AHEAD_MAX {
             return false;
         }
-        // One that is a little ahead must not keep out the next.
-        self.report = Some(Report { measured_at: report.measured_at.min(now), ..report });
+        let sound = |number: Option<f32>| number.filter(|n| n.is_finite() && *n >= 0.0);
+        self.report = Some(Report {
+            // One that is a little ahead must not keep out the next.
+            measured_at: report.measured_at.min(now),
+            load: sound(report.load).map(|load| load.min(LOAD_MAX)),
+            jobs_per_s: sound(report.jobs_per_s),
+            errors_per_s: sound(report.errors_per_s),
+            ..report
+        });
         (self.believed, self.own_then) = (true, own);
         true
     }
@@ -101,6 +118,26 @@ impl Record {
     }
 }
 
+/// Means of loads, and of the jobs that made them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Toil {
+    load: f32,
+    jobs: f32,
+}
+
+impl Toil {
+    fn feed(&mut self, load: f32, jobs: f32) {
+        self.load += (load - self.load) / 8.0;
+        self.jobs += (jobs - self.jobs) / 8.0;
+    }
+
+    /// The load of a job; `None` if there were hardly any.
+    fn per_job(&self) -> Option<f32> {
+        let (min, max) = LOAD_PER_JOB;
+        (self.jobs > 0.01).then(|| (self.load / self.jobs).clamp(min, max))
+    }
+}
+
 /// The nodes, by id. Members are those that may be picked now.
 #[derive(Debug)]
 pub(crate) struct Nodes {
@@ -111,6 +148,8 @@ pub(crate) struct Nodes {
     members: Vec<NodeId>,
     /// Latency over all nodes: what is assumed of a node that has shown none.
     pub(crate) typical: Latency,
+    /// Loads over all nodes, as they were on one of weight 1.
+    toil: Toil,
 }
 
 impl Nodes {
@@ -122,6 +161,7 @@ impl Nodes {
             known: Vec::new(),
             members: Vec::new(),
             typical: Latency::default(),
+            toil: Toil::default(),
         }
     }
 
@@ -184,6 +224,40 @@ impl Nodes {
     #[inline]
     pub(crate) fn report(&self, node: NodeId) -> Option<&Report> {
         self.record(node).filter(|record| record.believed)?.report.as_ref()
+    }
+
+    /// Takes what a node says, as [`Record::take`] does.
+    pub(crate) fn take(&mut self, now: Time, node: NodeId, report: Report, expiry: Duration) -> bool {
+        let Some(record) = self.records.get_mut(node.index()).and_then(Option::as_mut) else { return false };
+        let own = self.counts.jobs(node);
+        if !record.take(now, report, own, expiry) {
+            return false;
+        }
+        if let Some(load) = record.report.and_then(|report| report.load) {
+            let jobs = report.jobs.unwrap_or(own) as f32;
+            record.toil.feed(load, jobs);
+            self.toil.feed(load * record.spec.weight.value() as f32, jobs);
+        }
+        true
+    }
+
+    /// What a job adds to the node's load: by what it reported so far, or what others did.
+    #[inline]
+    pub(crate) fn load_per_job(&self, node: NodeId) -> f64 {
+        let own = self.record(node).and_then(|record| record.toil.per_job());
+        f64::from(own.unwrap_or_else(|| {
+            let of_all = self.toil.per_job().unwrap_or(LOAD_PER_JOB_UNKNOWN);
+            of_all / self.standing(node).weight.max(1) as f32
+        }))
+    }
+
+    /// The load that the node reports, and how many more (or fewer) jobs are in flight here since. `None` if it
+    /// reports none.
+    #[inline]
+    pub(crate) fn load(&self, node: NodeId) -> Option<(f64, i64)> {
+        let record = self.record(node).filter(|record| record.believed)?;
+        let load = record.report.as_ref()?.load?;
+        Some((f64::from(load), i64::from(self.jobs(node)) - i64::from(record.own_then)))
     }
 
     /// The node's jobs, those of dispatchers that do not share counts included as far as it reports them: as

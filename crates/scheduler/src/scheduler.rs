@@ -58,9 +58,10 @@ impl Scheduler {
     }
 
     /// Takes new settings. What is known of nodes stays; so does the state of the policy (its rotation,
-    /// its tables), unless the policy or its order is another. O(nodes).
+    /// its tables), unless the policy, its order or its variant is another. O(nodes).
     pub fn reconfigure(&mut self, now: Time, settings: Settings) {
-        let same = settings.policy == self.settings.policy && settings.order == self.settings.order;
+        let kind = |settings: &Settings| (settings.policy, settings.order, settings.variant);
+        let same = kind(&settings) == kind(&self.settings);
         self.settings = settings;
         if same {
             self.algorithm.configure(&self.settings);
@@ -247,12 +248,11 @@ impl Scheduler {
 
     fn report(&mut self, now: Time, node: NodeId, report: Report) {
         let expiry = self.settings.report_expiry;
-        let own = self.nodes.record(node).map_or(0, |_| self.nodes.jobs(node));
-        let Some(record) = self.nodes.record_mut(node) else { return };
-        let declined = record.declines();
-        if !record.take(now, report, own, expiry) {
+        let declined = self.nodes.record(node).is_some_and(Record::declines);
+        if !self.nodes.take(now, node, report, expiry) {
             return;
         }
+        let Some(record) = self.nodes.record(node) else { return };
         if let Some(until) = record.report_until(expiry) {
             self.due = self.due.min(until);
         }

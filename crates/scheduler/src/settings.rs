@@ -11,6 +11,12 @@ pub struct Settings {
     pub policy: Policy,
     /// The order of `weighted-round-robin`.
     pub order: Order,
+    /// How `load-informed` uses what it is told.
+    pub variant: Variant,
+    /// Nodes among which the variant `among` takes one, 1 to 16.
+    pub among: u8,
+    /// How much more load than the least loaded node they may have, in percent of a node's capacity.
+    pub interval_percent: u32,
     /// Nodes that `two-choices` and `peak-ewma` compare for each job, at least 1.
     pub choices: u8,
     /// The time between two looks at the counts, for `job-informed`.
@@ -34,6 +40,9 @@ impl Default for Settings {
         Settings {
             policy: Policy::default(),
             order: Order::default(),
+            variant: Variant::default(),
+            among: 3,
+            interval_percent: 10,
             choices: 2,
             phase: Duration::from_secs(1),
             load_bound_percent: 125,
@@ -117,6 +126,49 @@ impl FromStr for Order {
     }
 }
 
+/// How `load-informed` uses the loads that nodes report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// The least load reported. All jobs between two reports go to one node.
+    Least,
+    /// One among the few least loaded, drawn by weight: see [`Settings::among`] and
+    /// [`Settings::interval_percent`].
+    Among,
+    /// The least load, jobs that came and went since the report included.
+    #[default]
+    Artificial,
+}
+
+impl Variant {
+    /// The name in configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Variant::Least => "least",
+            Variant::Among => "among",
+            Variant::Artificial => "artificial",
+        }
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Variant {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Variant, SettingError> {
+        match text {
+            "least" => Ok(Variant::Least),
+            "among" => Ok(Variant::Among),
+            "artificial" => Ok(Variant::Artificial),
+            _ => Err(SettingError::Variant),
+        }
+    }
+}
+
 /// An algorithm that chooses a node.
 ///
 /// What is said of cost holds while few nodes are full; passing full ones costs a step each. Weight 0
@@ -147,6 +199,8 @@ pub enum Policy {
     /// In turn, as often as its share of the jobs is short of its weight, seen at each phase. O(1), and
     /// O(nodes · log nodes) once a phase.
     JobInformed,
+    /// The least load, as nodes report it; [`Variant`] says how. To 64 nodes scanned, then O(log nodes).
+    LoadInformed,
     /// The better of two (or more) drawn by weight, by latency (peaks count at once) times jobs for its
     /// weight. Of equals the first drawn. O(choices).
     PeakEwma,
@@ -165,7 +219,7 @@ pub enum Policy {
 
 impl Policy {
     /// All policies.
-    pub const ALL: [Policy; 16] = [
+    pub const ALL: [Policy; 17] = [
         Policy::RoundRobin,
         Policy::WeightedRoundRobin,
         Policy::Random,
@@ -176,6 +230,7 @@ impl Policy {
         Policy::NeverQueue,
         Policy::TwoChoices,
         Policy::JobInformed,
+        Policy::LoadInformed,
         Policy::PeakEwma,
         Policy::LeastTime,
         Policy::SourceHash,
@@ -197,6 +252,7 @@ impl Policy {
             Policy::NeverQueue => "never-queue",
             Policy::TwoChoices => "two-choices",
             Policy::JobInformed => "job-informed",
+            Policy::LoadInformed => "load-informed",
             Policy::PeakEwma => "peak-ewma",
             Policy::LeastTime => "least-time",
             Policy::SourceHash => "source-hash",
@@ -248,6 +304,9 @@ pub enum SettingError {
     /// Not an order.
     #[error("an order is \"smooth\" or \"tokens\"")]
     Order,
+    /// Not a variant.
+    #[error("a variant is \"least\", \"among\" or \"artificial\"")]
+    Variant,
 }
 
 #[cfg(test)]

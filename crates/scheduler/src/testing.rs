@@ -10,7 +10,7 @@ use crate::{Order, Outlier, PickError, Scheduler, Settings, hash_bytes};
 
 /// Plays a script and returns the picks: names of nodes, `-` for no node, `full`.
 ///
-/// `settings`: a policy, then `tokens`, `choices=3`, `phase=2s`, `bound=150`, `slow=10s`, `panic=30`,
+/// `settings`: a policy, then `tokens`, `variant=among`, `among=2`, `interval=10`, `choices=3`, `phase=2s`, `bound=150`, `slow=10s`, `panic=30`,
 /// `eject=off` or `seed=7`. Without `slow` and `panic` there is neither.
 ///
 /// `nodes`: `name=weight` or `name=weight/jobs_max`, a name being one letter.
@@ -122,6 +122,9 @@ fn parse_settings(text: &str) -> (Settings, u64) {
     for word in words {
         match word.split_once('=') {
             None => settings.order = word.parse().unwrap_or(Order::Smooth),
+            Some(("variant", value)) => settings.variant = value.parse().unwrap(),
+            Some(("among", value)) => settings.among = value.parse().unwrap(),
+            Some(("interval", value)) => settings.interval_percent = value.parse().unwrap(),
             Some(("choices", value)) => settings.choices = value.parse().unwrap(),
             Some(("phase", value)) => settings.phase = duration(value),
             Some(("bound", value)) => settings.load_bound_percent = value.parse().unwrap(),

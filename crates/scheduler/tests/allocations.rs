@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evener_model::{Event, Health, Job, JobCounts, NodeId, NodeSpec, Outcome, Report, Time, Weight};
-use evener_scheduler::{Order, Outlier, Policy, Scheduler, Settings, hash_bytes};
+use evener_scheduler::{Order, Outlier, Policy, Scheduler, Settings, Variant, hash_bytes};
 
 /// The system's allocator, counting what each thread asks of it.
 struct Counting;
@@ -34,20 +34,24 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn picks_and_ends_do_not_allocate() {
-    let smooth = Policy::ALL.map(|policy| (policy, Order::Smooth));
-    for (policy, order) in smooth.into_iter().chain([(Policy::WeightedRoundRobin, Order::Tokens)]) {
+    let others = [
+        Settings { policy: Policy::WeightedRoundRobin, order: Order::Tokens, ..Settings::default() },
+        Settings { policy: Policy::LoadInformed, variant: Variant::Least, ..Settings::default() },
+        Settings { policy: Policy::LoadInformed, variant: Variant::Among, ..Settings::default() },
+    ];
+    let all = Policy::ALL.map(|policy| Settings { policy, ..Settings::default() });
+    for settings in all.into_iter().chain(others) {
         for nodes in [3, 100] {
-            let before = allocations_of_picks(policy, order, nodes);
-            assert_eq!(before, 0, "{policy} {order} with {nodes} nodes");
+            assert_eq!(allocations_of_picks(settings.clone(), nodes), 0, "{settings:?} with {nodes} nodes");
         }
     }
 }
 
 /// Allocations of 5,000 picks, ends and reports, with failures, ejections, slow starts, avoided and full nodes.
-fn allocations_of_picks(policy: Policy, order: Order, nodes: u32) -> u64 {
+fn allocations_of_picks(settings: Settings, nodes: u32) -> u64 {
     let outlier = Some(Outlier { consecutive: 3, ..Outlier::default() });
     let slow_start = Duration::from_secs(1);
-    let settings = Settings { policy, order, outlier, slow_start, ..Settings::default() };
+    let settings = Settings { outlier, slow_start, ..settings };
     let mut scheduler = Scheduler::new(settings, Arc::new(JobCounts::new(nodes as usize)), 1);
     let mut now = Time::ZERO;
     for node in (0..nodes).map(NodeId) {

@@ -28,11 +28,20 @@ const JOBS_MAX: u32 = 1 << 24;
 pub(crate) struct Rank {
     /// Below 2^46 wherever the divisor is not 0.
     pub(crate) number: u64,
-    /// At most 256; 0 for the ranks of [`cost`], which are compared by their numbers.
+    /// At most 256; 0 for the ranks of [`Rank::real`], which are compared by their numbers.
     pub(crate) divisor: u32,
 }
 
 impl Rank {
+    /// A number of 0 or more as a rank.
+    ///
+    /// The bits of a float that is not negative order as the float does.
+    #[inline]
+    pub(crate) fn real(number: f64) -> Rank {
+        debug_assert!(number >= 0.0);
+        Rank { number: number.to_bits(), divisor: 0 }
+    }
+
     /// The rank as one number that orders as ranks do, and is equal where they are: two fractions with
     /// divisors up to 256 that differ do so by more than 2^-17.
     #[inline]
@@ -48,7 +57,7 @@ impl Rank {
         (left < right, left == right)
     }
 
-    /// As scores are shown: in jobs for a weight of 1, or in seconds.
+    /// As scores are shown: in jobs for a weight of 1, in seconds, or as a load.
     #[inline]
     fn score(self) -> f32 {
         if self.divisor == 0 {
@@ -81,13 +90,11 @@ pub(crate) trait Measure: fmt::Debug + Send {
 }
 
 /// `latency · (jobs + 1) · handicap / weight` as a rank, in seconds.
-///
-/// The bits of a float that is not negative order as the float does.
 #[inline]
 pub(crate) fn cost(standing: &Standing, nanos: u64, jobs: u32) -> Rank {
     let work = (f64::from(jobs) + 1.0) * f64::from(standing.handicap) / f64::from(standing.weight * UNIT);
     // At least a nanosecond: jobs still count where latencies are not known.
-    Rank { number: (nanos.max(1) as f64 * 1e-9 * work).to_bits(), divisor: 0 }
+    Rank::real(nanos.max(1) as f64 * 1e-9 * work)
 }
 
 /// Takes the best of all nodes by a measure.

@@ -5,6 +5,7 @@ mod consistent_hash;
 mod job_informed;
 mod least_jobs;
 mod least_time;
+mod load_informed;
 mod maglev;
 mod never_queue;
 mod peak_ewma;
@@ -28,11 +29,11 @@ use crate::explain::Placement;
 use crate::nodes::Nodes;
 use crate::parts::{Probes, Ranking};
 use crate::rng::Rng;
-use crate::{Order, Policy, Settings};
+use crate::{Order, Policy, Settings, Variant};
 
 /// What a policy is told and asked. None of it allocates, except where nodes join.
 pub(crate) trait Algorithm: fmt::Debug + Send {
-    /// Settings changed, but neither the policy nor its order.
+    /// Settings changed, but not the policy, its order or its variant.
     fn configure(&mut self, _settings: &Settings) {}
 
     /// A node joined, came up or went down, drains or not, or its weight, its penalty or what slow start
@@ -76,6 +77,11 @@ pub(crate) fn build(settings: &Settings, seed: u64) -> Box<dyn Algorithm> {
         (Policy::NeverQueue, _) => Box::new(Ranking::new(never_queue::NeverQueue, seed)),
         (Policy::TwoChoices, _) => Box::new(Probes::new(two_choices::TwoChoices, settings)),
         (Policy::JobInformed, _) => Box::new(job_informed::JobInformed::new(settings)),
+        (Policy::LoadInformed, _) => match settings.variant {
+            Variant::Least => Box::new(Ranking::new(load_informed::Reported, seed)),
+            Variant::Among => Box::new(load_informed::Among::new(settings)),
+            Variant::Artificial => Box::new(Ranking::new(load_informed::Artificial, seed)),
+        },
         (Policy::PeakEwma, _) => Box::new(Probes::new(peak_ewma::PeakEwma, settings)),
         (Policy::LeastTime, _) => Box::new(Ranking::new(least_time::LeastTime, seed)),
         (Policy::SourceHash, _) => Box::new(source_hash::SourceHash::default()),

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use crate::testing::{run, tally};
 
-const EVERY: [&str; 17] = [
+const EVERY: [&str; 20] = [
     "rr",
     "wrr",
     "wrr tokens",
@@ -16,6 +16,9 @@ const EVERY: [&str; 17] = [
     "nq",
     "twos",
     "job-informed",
+    "load-informed variant=least",
+    "load-informed variant=among",
+    "load-informed",
     "peak-ewma",
     "least-time",
     "sh",
@@ -156,6 +159,36 @@ fn job_informed_makes_up_for_what_is_short() {
     assert_snapshot!(run("job-informed phase=1s", "a=1 b=1 c=1", "pick*2 wait:1s report:b,jobs=5 pick*5"), @"a b c a c b a");
     // The rotation goes on: an update does not begin with a again.
     assert_snapshot!(run("job-informed phase=1s", "a=1 b=1 c=1", "pick ok:a wait:1s pick ok:b wait:1s pick"), @"a b c");
+}
+
+#[test]
+fn reported_load_decides() {
+    let loads = "report:a,load=0.6,jobs=6 report:b,load=0.2,jobs=2 report:c,load=0.4,jobs=4";
+    let picks = |settings: &str, script: &str| run(settings, "a=1 b=1 c=1", &format!("{loads} {script}"));
+    // The least loaded, until it says otherwise.
+    assert_snapshot!(picks("load-informed variant=least", "pick*4 report:b,load=0.5 pick*2"), @"b b b b c c");
+    // Each job here adds a tenth, as it was found to: b gets two, then c and b take turns until a is reached.
+    assert_snapshot!(picks("load-informed", "pick*8 ok:c*2 pick*2"), @"b b c b c b c b c c");
+    // A report replaces what was added.
+    assert_snapshot!(picks("load-informed", "pick*3 report:b,load=0.2,jobs=5 pick*2"), @"b b c b b");
+    // Of the two least loaded, but only within the interval.
+    let few = |settings: &str| {
+        let mut picks: Vec<char> = picks(settings, "pick*50").chars().filter(|c| *c != ' ').collect();
+        picks.sort_unstable();
+        picks.dedup();
+        picks.into_iter().collect::<String>()
+    };
+    assert_eq!(few("load-informed variant=among among=2 interval=25"), "bc");
+    assert_eq!(few("load-informed variant=among among=3 interval=25"), "bc");
+    assert_eq!(few("load-informed variant=among among=3 interval=50"), "abc");
+    assert_eq!(few("load-informed variant=among among=3 interval=10"), "b");
+}
+
+#[test]
+fn without_reports_load_is_what_jobs_make() {
+    assert_eq!(tally("load-informed", "a=3 b=1", "pick*8"), "a6 b2");
+    // One that stops reporting is judged by its jobs again.
+    assert_snapshot!(run("load-informed", "a=1 b=1", "report:a,load=0.9,jobs=9 report:b,load=0.1,jobs=1 pick*3 wait:10s pick*3"), @"b b b a a a");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evener_model::{Event, Health, Job, JobCounts, NodeId, NodeSpec, Outcome, Report, Time, Weight};
-use evener_scheduler::{Order, Outlier, PickError, Policy, Scheduler, Settings, hash_bytes};
+use evener_scheduler::{Order, Outlier, PickError, Policy, Scheduler, Settings, Variant, hash_bytes};
 use proptest::prelude::*;
 
 /// Ids in these tests: few, so that events meet, with gaps between them.
@@ -102,18 +102,20 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 pub(crate) fn settings() -> impl Strategy<Value = Settings> {
     let policy = prop::sample::select(Policy::ALL.to_vec());
     let order = prop::sample::select(vec![Order::Smooth, Order::Tokens]);
+    let variant = prop::sample::select(vec![Variant::Least, Variant::Among, Variant::Artificial]);
     let outlier = Outlier { consecutive: 2, ..Outlier::default() };
     (
         policy,
-        order,
+        (order, variant),
         1..4_u8,
         any::<bool>(),
         prop::option::of(Just(outlier)),
         prop::sample::select(vec![0, 50, 100]),
     )
-        .prop_map(|(policy, order, choices, slow, outlier, panic_percent)| Settings {
+        .prop_map(|(policy, (order, variant), choices, slow, outlier, panic_percent)| Settings {
             policy,
             order,
+            variant,
             choices,
             slow_start: Duration::from_secs(if slow { 3 } else { 0 }),
             outlier,

@@ -1,0 +1,153 @@
+use evener_model::{NodeId, Time};
+
+use super::{Algorithm, Pick};
+use crate::Settings;
+use crate::nodes::{Nodes, UNIT};
+use crate::parts::{Measure, Rank};
+
+/// Nodes that one is taken among, at the most.
+const AMONG_MAX: usize = 16;
+
+/// The node that reported the least load.
+///
+/// Score: `(load + l) · handicap − l`, which is the load for a node in good standing; l is the load of a job, see
+/// [`Artificial`]. Where nodes tie they take turns, but loads hardly ever tie: between two reports all
+/// jobs go to one node, which is why this variant is for comparison. A node that reports no load is taken for as
+/// loaded as its jobs would make it.
+///
+/// Cost: [`Ranking`](crate::parts::Ranking).
+///
+/// Source: Haney and Madsen, Load-balancing for MySQL, 2003, 3.5.
+#[derive(Debug)]
+pub(crate) struct Reported;
+
+/// The node with the least load, jobs that came and went since it was reported included.
+///
+/// Load: what the node reported, and l for each job more (or less) that is in flight here now than was then.
+/// So a pick adds to the load, the end of a job takes away, and a report replaces what its measurement
+/// has seen. l is what a job was found to add to this node's load: mean load by mean jobs over its
+/// reports; before there are any, the same over all nodes, by weight. So a slow node has the larger l.
+/// Score and what has no load: [`Reported`].
+///
+/// Cost and ties: [`Ranking`](crate::parts::Ranking).
+///
+/// Source: Haney and Madsen, Load-balancing for MySQL, 2003, 3.7, with an artificial load that is measured.
+#[derive(Debug)]
+pub(crate) struct Artificial;
+
+/// One of the few nodes with the least reported load, drawn by weight: at most `among`, none with a load more than
+/// `interval` above the least.
+///
+/// O(among); O(nodes) at the first pick after a report, and at each while some node reports no load.
+///
+/// Source: Haney and Madsen, Load-balancing for MySQL, 2003, 3.6.
+#[derive(Debug)]
+pub(crate) struct Among {
+    few: Vec<(f64, NodeId)>,
+    among: usize,
+    interval: f64,
+    stale: bool,
+}
+
+impl Measure for Reported {
+    #[inline]
+    fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, _now: Time) -> Rank {
+        score(nodes, node, jobs, false)
+    }
+}
+
+impl Measure for Artificial {
+    #[inline]
+    fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, _now: Time) -> Rank {
+        score(nodes, node, jobs, true)
+    }
+}
+
+fn score(nodes: &Nodes, node: NodeId, jobs: u32, artificial: bool) -> Rank {
+    let handicap = f64::from(nodes.standing(node).handicap) / f64::from(UNIT);
+    let per_job = nodes.load_per_job(node);
+    let load = match nodes.load(node) {
+        Some((load, since)) if artificial => (load + per_job * since as f64).max(0.0),
+        Some((load, _)) => load,
+        None => per_job * f64::from(jobs.max(nodes.jobs_of_all(node))),
+    };
+    // In this order, so that equal loads without a handicap stay equal.
+    Rank::real(load * handicap + per_job * (handicap - 1.0))
+}
+
+impl Among {
+    pub(crate) fn new(settings: &Settings) -> Among {
+        let mut among =
+            Among { few: Vec::with_capacity(AMONG_MAX + 1), among: 1, interval: 0.0, stale: true };
+        among.configure(settings);
+        among
+    }
+
+    /// Finds the least loaded of those that `may` be picked.
+    fn look(&mut self, nodes: &Nodes, may: impl Fn(NodeId) -> bool) {
+        self.few.clear();
+        self.stale = false;
+        for &member in nodes.members().iter().filter(|member| may(**member)) {
+            self.stale |= nodes.load(member).is_none();
+            let load = f64::from_bits(score(nodes, member, nodes.jobs(member), false).number);
+            let place = self.few.partition_point(|(other, _)| *other <= load);
+            if place < self.among {
+                self.few.insert(place, (load, member));
+                self.few.truncate(self.among);
+            }
+        }
+        if let Some(&(least, _)) = self.few.first() {
+            self.few.retain(|(load, _)| *load <= least + self.interval);
+        }
+    }
+
+    fn draw(&self, pick: &mut Pick<'_>) -> Option<NodeId> {
+        let share = |nodes: &Nodes, node: NodeId| u64::from(nodes.standing(node).share);
+        let open = |pick: &Pick<'_>, node: NodeId| pick.nodes.is_member(node) && pick.is_open(node);
+        let of = |pick: &Pick<'_>, node| if open(pick, node) { share(pick.nodes, node) } else { 0 };
+        let total: u64 = self.few.iter().map(|(_, node)| of(pick, *node)).sum();
+        if total == 0 {
+            return None;
+        }
+        let mut left = pick.rng.below(total);
+        let mut last = None;
+        for &(_, node) in self.few.iter().filter(|(_, node)| open(pick, *node)) {
+            if left < share(pick.nodes, node) {
+                return Some(node);
+            }
+            left -= share(pick.nodes, node);
+            last = Some(node);
+        }
+        last
+    }
+}
+
+impl Algorithm for Among {
+    fn configure(&mut self, settings: &Settings) {
+        self.among = usize::from(settings.among).clamp(1, AMONG_MAX);
+        self.interval = f64::from(settings.interval_percent) / 100.0;
+        self.stale = true;
+    }
+
+    fn weighed(&mut self, _nodes: &Nodes, _node: NodeId, _now: Time) {
+        self.stale = true;
+    }
+
+    fn pick(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {
+        if self.stale {
+            self.look(pick.nodes, |_| true);
+        }
+        let found = self.draw(pick);
+        if found.is_some() {
+            return found;
+        }
+        // All of them are full or avoided: the least loaded of the others, for this job only.
+        self.look(pick.nodes, |member| pick.is_open(member));
+        self.stale = true;
+        self.draw(pick)
+    }
+
+    fn reported(&mut self, _nodes: &Nodes, _node: NodeId, _now: Time) {
+        self.stale = true;
+    }
+}
