@@ -13,7 +13,8 @@ TOOLS := .cache/tools
 CARGO_DENY := 0.20.2
 CARGO_FUZZ := 0.13.2
 # Their results may depend on nothing but the arguments: not on the order of a hash table either.
-PURE := --package evener-model --package evener-scheduler --package evener-protocol --package evener-feedback
+PURE := --package evener-model --package evener-scheduler --package evener-protocol --package evener-feedback \
+	--package evener-record
 
 .PHONY: help demo run build test lint architecture deny bench fuzz
 

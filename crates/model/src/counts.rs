@@ -57,6 +57,12 @@ impl JobCounts {
         let before = self.jobs[node.index()].fetch_sub(1, Ordering::Relaxed);
         debug_assert!(before > 0, "a job on node {node} was released twice");
     }
+
+    /// Sets the jobs on `node`, for counts that follow others.
+    #[inline]
+    pub fn set(&self, node: NodeId, jobs: u32) {
+        self.jobs[node.index()].store(jobs, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for JobCounts {
