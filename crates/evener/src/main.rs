@@ -30,6 +30,7 @@ enum Command {
     Explain(commands::explain::Explain),
     Load(commands::load::LoadCommand),
     Demo(commands::demo::Demo),
+    Sim(commands::sim::Sim),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Explain(command) => command.run(),
         Command::Load(command) => command.run(),
         Command::Demo(command) => command.run(),
+        Command::Sim(command) => command.run(),
     };
     match result {
         Ok(Status::Done) => ExitCode::SUCCESS,

@@ -1,6 +1,8 @@
 //! Simulates clusters on a virtual clock, with the scheduler that the director runs.
 
 mod arrivals;
+mod check;
+mod experiment;
 mod node;
 mod queue;
 mod random;
@@ -13,6 +15,11 @@ mod task;
 mod transfers;
 mod world;
 
+pub use check::Finding;
+pub use experiment::{
+    Contender, Difference, Differences, Estimate, Estimates, Experiment, GroupResults, Line, Located, Losses,
+    Measure, Overrides, Point, PointResults, PolicyResults, Progress, Results,
+};
 pub use run::{NodeRun, Run, Series};
 pub use scenario::{
     Arrivals, Costs, Dispatchers, Failure, Fault, NodeGroup, Patience, Scenario, Share, Signals, Size, Trace,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, NamedSource, SourceCode};
+use miette::{Diagnostic, GraphicalReportHandler, LabeledSpan, NamedSource, Severity, SourceCode};
 
 /// A file, or another place that a configuration came from.
 #[derive(Clone, Debug)]
@@ -55,6 +55,17 @@ impl fmt::Display for ConfigError {
 }
 
 impl ConfigError {
+    /// Something wrong with another file that people write: at `span`, in bytes, and with the key of that path.
+    pub fn new(
+        source: &Arc<Source>,
+        span: Range<usize>,
+        key: String,
+        message: String,
+        help: Option<String>,
+    ) -> ConfigError {
+        ConfigError { source: Arc::clone(source), span, key, message, help }
+    }
+
     /// File, or flag.
     pub fn file(&self) -> &str {
         &self.source.name
@@ -109,8 +120,22 @@ impl Errors {
         self.0.iter()
     }
 
+    /// Of what was found in one file or several; at least one.
+    pub fn new(errors: Vec<ConfigError>) -> Errors {
+        Errors(errors)
+    }
+
     /// With the lines that are wrong, for a person at a terminal.
     pub fn render(&self, colour: bool) -> String {
+        self.render_as(Severity::Error, colour)
+    }
+
+    /// The same of what is allowed, but probably not meant.
+    pub fn render_as_warnings(&self, colour: bool) -> String {
+        self.render_as(Severity::Warning, colour)
+    }
+
+    fn render_as(&self, severity: Severity, colour: bool) -> String {
         let handler = GraphicalReportHandler::new_themed(if colour {
             miette::GraphicalTheme::unicode()
         } else {
@@ -122,8 +147,11 @@ impl Errors {
                 out.push_str(&format!("{error}\n"));
                 continue;
             }
-            let report =
-                Report { error, text: NamedSource::new(&error.source.name, error.source.text.clone()) };
+            let report = Report {
+                error,
+                severity,
+                text: NamedSource::new(&error.source.name, error.source.text.clone()),
+            };
             // Writing to memory does not fail.
             let _ = handler.render_report(&mut out, &report);
         }
@@ -134,6 +162,7 @@ impl Errors {
 #[derive(Debug)]
 struct Report<'a> {
     error: &'a ConfigError,
+    severity: Severity,
     text: NamedSource<String>,
 }
 
@@ -146,6 +175,10 @@ impl fmt::Display for Report<'_> {
 impl std::error::Error for Report<'_> {}
 
 impl Diagnostic for Report<'_> {
+    fn severity(&self) -> Option<Severity> {
+        Some(self.severity)
+    }
+
     fn source_code(&self) -> Option<&dyn SourceCode> {
         Some(&self.text)
     }

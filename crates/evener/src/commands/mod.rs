@@ -7,3 +7,4 @@ pub(crate) mod explain;
 pub(crate) mod load;
 pub(crate) mod pools;
 pub(crate) mod run;
+pub(crate) mod sim;

@@ -1,0 +1,132 @@
+//! `evener sim`: compares policies on a simulated cluster.
+
+mod progress;
+mod table;
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context;
+use clap::Args;
+use evener_control::Errors;
+use evener_control::config::{ConfigError, Source};
+use evener_sim::{Experiment, Located, Overrides, Results};
+use serde::Serialize;
+
+use self::progress::ProgressLine;
+use crate::output::{self, Status};
+
+/// What a process has ended with that was interrupted from the keyboard: 128 + SIGINT.
+const INTERRUPTED: i32 = 130;
+
+/// Compares policies on a cluster that is simulated from a file.
+///
+/// Each policy meets the same jobs at the same times, at each load and with each seed. Every figure comes with the 95 %
+/// interval of its mean over the seeds. The same file and seed give the same output on every machine.
+///
+/// Exit status 2 if something is wrong with a file.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  evener sim examples/sim/unequal.toml
+  evener sim examples/sim/unequal.toml --quick
+  evener sim my.toml --seeds 30 --html my.html
+  evener sim my.toml --json | jq '.experiments[0].points[0].policies[] | {policy, p99: .figures.p99_ms}'")]
+pub(crate) struct Sim {
+    /// Scenarios, and what is compared on them
+    #[arg(value_name = "SCENARIO", required = true)]
+    files: Vec<PathBuf>,
+    /// Runs of each policy at each load, instead of what the file says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    seeds: Option<u32>,
+    /// The first seed, instead of what the file says; the others follow it
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+    /// Threads; all cores if it is not said. The output does not depend on it
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// A short look: few seeds, few jobs, figures that are not to be trusted
+    #[arg(long)]
+    quick: bool,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Output<'a> {
+    experiments: &'a [Results],
+}
+
+impl Sim {
+    pub(crate) fn run(self) -> anyhow::Result<Status> {
+        let experiments = match self.read()? {
+            Ok(experiments) => experiments,
+            Err(errors) => {
+                eprint!("{}", errors.render(output::colour_on_stderr()));
+                return Ok(Status::Wrong);
+            }
+        };
+        // Nothing is worth keeping of a comparison that is not complete.
+        let at_once = Arc::new(AtomicBool::new(true));
+        signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGINT, INTERRUPTED, at_once)?;
+        let threads = self.threads.map_or_else(threads, NonZeroUsize::get);
+        let mut all = Vec::new();
+        for experiment in &experiments {
+            let mut line = ProgressLine::new(&experiment.name);
+            let results = experiment.run(threads, progress::INTERVAL, |progress| line.show(progress));
+            line.clear();
+            let results = results.context("runs were left out")?;
+            if !self.json {
+                output::print(&table::render(&results))?;
+            }
+            all.push(results);
+        }
+        if self.json {
+            output::json(&Output { experiments: &all })?;
+        }
+        Ok(Status::Done)
+    }
+
+    /// All files, or all that is wrong with them.
+    fn read(&self) -> anyhow::Result<Result<Vec<Experiment>, Errors>> {
+        let overrides = Overrides { seed: self.seed, replications: self.seeds, quick: self.quick };
+        let (mut experiments, mut errors) = (Vec::new(), Vec::new());
+        for file in &self.files {
+            let source = Arc::new(read(file)?);
+            match Experiment::parse(&source.text, &overrides) {
+                Ok((mut experiment, warnings)) => {
+                    let warnings = located(&source, warnings);
+                    if !warnings.is_empty() {
+                        eprint!("{}", Errors::new(warnings).render_as_warnings(output::colour_on_stderr()));
+                    }
+                    if experiment.name.is_empty() {
+                        experiment.name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                    }
+                    experiments.push(experiment);
+                }
+                Err(found) => errors.extend(located(&source, found)),
+            }
+        }
+        Ok(if errors.is_empty() { Ok(experiments) } else { Err(Errors::new(errors)) })
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Source> {
+    let name = file.display().to_string();
+    let text = fs::read_to_string(file).map_err(|error| crate::Wrong(format!("{name}: {error}")))?;
+    Ok(Source { name, text })
+}
+
+fn located(source: &Arc<Source>, found: Vec<Located>) -> Vec<ConfigError> {
+    let error = |Located { span, finding }| {
+        ConfigError::new(source, span, finding.key, finding.message, finding.help)
+    };
+    found.into_iter().map(error).collect()
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}

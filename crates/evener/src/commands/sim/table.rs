@@ -1,0 +1,139 @@
+//! Results as tables for a terminal.
+
+use evener_sim::{Difference, Estimate, Measure, PointResults, PolicyResults, Results};
+
+use crate::output;
+
+/// All of an experiment.
+pub(super) fn render(results: &Results) -> String {
+    let mut out = heading(results);
+    for point in &results.points {
+        out.push_str(&format!("\n{}\n", load(point)));
+        out.push_str(&figures(point));
+        if point.policies.len() > 1 {
+            out.push_str(&format!("\nagainst {}\n", point.policies[0].policy));
+            out.push_str(&differences(point));
+        }
+    }
+    out
+}
+
+fn heading(results: &Results) -> String {
+    let mut out = format!("{}\n", results.name);
+    if !results.description.is_empty() {
+        out.push_str(&format!("{}\n", results.description.trim()));
+    }
+    let nodes = if results.nodes == 1 { "node" } else { "nodes" };
+    out.push_str(&format!(
+        "{} {nodes} that can do {} jobs/s, {} s of which the first {} s do not count\n",
+        results.nodes,
+        significant(results.capacity, 4),
+        significant(results.duration_s, 4),
+        significant(results.warm_up_s, 4),
+    ));
+    let last = results.seed.wrapping_add(u64::from(results.replications) - 1);
+    if results.replications > 1 {
+        out.push_str(&format!("seeds {} to {last}; ± is the 95 % interval over them\n", results.seed));
+    } else {
+        out.push_str(&format!("seed {}; a single run says nothing about its own error\n", results.seed));
+    }
+    out
+}
+
+/// Under which load.
+pub(super) fn load(point: &PointResults) -> String {
+    let share = point.load.map(|load| format!("load {} %", significant(load * 100.0, 3)));
+    match (point.rate, share) {
+        (Some(rate), Some(share)) => format!("{share}, {} jobs/s", significant(rate, 4)),
+        (Some(rate), None) => format!("{} jobs/s", significant(rate, 4)),
+        _ => "clients that wait for answers".to_owned(),
+    }
+}
+
+fn figures(point: &PointResults) -> String {
+    let shown = |measure: &Measure| {
+        let all = |policy: &PolicyResults| policy.figures.of(*measure);
+        // What is 0 for all, and what nobody did, need no column.
+        !matches!(measure, Measure::Transfers)
+            || point.policies.iter().filter_map(all).any(|estimate| estimate.mean > 0.0)
+    };
+    let measures: Vec<Measure> = Measure::ALL.into_iter().filter(shown).collect();
+    let cell = |policy: &PolicyResults, measure| match policy.figures.of(measure) {
+        Some(estimate) => estimate_text(&estimate, measure),
+        None => "-".to_owned(),
+    };
+    table(&point.policies, &measures, cell)
+}
+
+fn differences(point: &PointResults) -> String {
+    let cell = |policy: &PolicyResults, measure| {
+        policy
+            .difference
+            .as_ref()
+            .and_then(|all| all.of(measure))
+            .map_or("-".to_owned(), |it| difference_text(&it))
+    };
+    let times: Vec<Measure> = Measure::ALL.into_iter().filter(|measure| measure.is_time()).collect();
+    table(&point.policies[1..], &times, cell)
+}
+
+fn table(
+    policies: &[PolicyResults],
+    measures: &[Measure],
+    cell: impl Fn(&PolicyResults, Measure) -> String,
+) -> String {
+    let header: Vec<&str> =
+        std::iter::once("policy").chain(measures.iter().map(|measure| measure.title())).collect();
+    let mut table = output::table(&header, &(1..header.len()).collect::<Vec<_>>());
+    for policy in policies {
+        let cells = measures.iter().map(|measure| cell(policy, *measure));
+        table.add_row(std::iter::once(policy.policy.clone()).chain(cells));
+    }
+    output::lines(&table)
+}
+
+/// A figure with its interval.
+pub(super) fn estimate_text(estimate: &Estimate, measure: Measure) -> String {
+    let (factor, unit) = match measure {
+        _ if measure.is_share() => (100.0, " %"),
+        _ if measure.is_time() && estimate.mean >= 10_000.0 => (0.001, " s"),
+        _ if measure.is_time() => (1.0, " ms"),
+        _ => (1.0, ""),
+    };
+    let mean = estimate.mean * factor;
+    match estimate.half_width() {
+        Some(half) => format!("{} ±{}{unit}", significant(mean, 4), significant(half * factor, 2)),
+        None => format!("{}{unit}", significant(mean, 4)),
+    }
+}
+
+/// A difference in percent, with its interval.
+pub(super) fn difference_text(difference: &Difference) -> String {
+    let Some(percent) = difference.percent else { return "-".to_owned() };
+    match percent.half_width() {
+        Some(half) => format!("{:+.1} ±{} %", percent.mean, significant(half, 2)),
+        None => format!("{:+.1} %", percent.mean),
+    }
+}
+
+/// A number with so many digits that matter, without zeros behind them.
+pub(super) fn significant(number: f64, digits: usize) -> String {
+    if number == 0.0 || !number.is_finite() {
+        return format!("{number}");
+    }
+    let magnitude = number.abs().log10().floor() as i32;
+    let decimals = usize::try_from(digits as i32 - 1 - magnitude).unwrap_or(0).min(6);
+    let text = format!("{number:.decimals$}");
+    if decimals == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_matter() {
+        let shown = [0.0, 1.0, 12.3456, 1234.56, 0.001_234_5, 99.999].map(|number| significant(number, 4));
+        assert_eq!(shown, ["0", "1", "12.35", "1235", "0.001235", "100"]);
+    }
+}
