@@ -1,5 +1,6 @@
 //! What nodes say of themselves, and the weights that follow from it: no I/O, no clock, no lock.
 //!
-//! Reports become weights in [`controller`].
+//! Reports come by [`necp`] and become weights in [`controller`].
 
 pub mod controller;
+pub mod necp;

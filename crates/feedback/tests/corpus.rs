@@ -1,0 +1,49 @@
+//! For bytes of any kind, and for what the fuzzers found: the invariants hold.
+
+#[path = "../../../fuzz/src/feedback.rs"]
+#[allow(unreachable_pub, reason = "the fuzzers use it too")]
+mod invariants;
+
+use proptest::prelude::*;
+
+fn replay(target: &str, check: fn(&[u8])) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/").to_owned() + target;
+    let mut files = 0;
+    for entry in std::fs::read_dir(&folder).expect("the corpus is committed") {
+        let path = entry.expect("a readable folder").path();
+        let bytes = std::fs::read(&path).expect("a readable file");
+        println!("{}", path.display());
+        check(&bytes);
+        files += 1;
+    }
+    assert!(files >= 5, "{folder} has {files} files: part of the corpus is missing");
+}
+
+#[test]
+fn necp_messages() {
+    replay("necp", invariants::necp);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_parsed_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        invariants::necp(&bytes);
+    }
+
+    #[test]
+    fn messages_that_look_nearly_right_keep_the_invariants(
+        flags in 0u16..0x40,
+        version in 0u8..3,
+        opcode in 0u8..0x30,
+        units in 0usize..4,
+        stray in 0usize..40,
+        bytes in prop::collection::vec(any::<u8>(), 200),
+    ) {
+        let length = units * 32 + stray;
+        let mut message = vec![0x41, 0x4a, 0, flags as u8, version, opcode];
+        message.extend_from_slice(&bytes[..10]);
+        message.extend_from_slice(&(length as u32).to_be_bytes());
+        message.extend_from_slice(&bytes[..length.min(200)]);
+        invariants::necp(&message);
+    }
+}
