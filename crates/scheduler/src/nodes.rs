@@ -34,6 +34,13 @@ pub(crate) struct Standing {
     pub(crate) jobs_max: u32,
 }
 
+impl Standing {
+    /// Its weight as far as slow start and failures leave it, in [`UNIT`]s, at least one.
+    pub(crate) fn worth(&self) -> u64 {
+        u64::from((self.weight * UNIT * UNIT / self.handicap.max(1)).max(1))
+    }
+}
+
 /// All that is known of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
@@ -224,6 +231,12 @@ impl Nodes {
     #[inline]
     pub(crate) fn report(&self, node: NodeId) -> Option<&Report> {
         self.record(node).filter(|record| record.believed)?.report.as_ref()
+    }
+
+    /// The same, and the jobs that were in flight here when it said so.
+    pub(crate) fn report_with_own(&self, node: NodeId) -> Option<(&Report, u32)> {
+        let record = self.record(node).filter(|record| record.believed)?;
+        Some((record.report.as_ref()?, record.own_then))
     }
 
     /// Takes what a node says, as [`Record::take`] does.

@@ -19,8 +19,11 @@ pub struct Settings {
     pub interval_percent: u32,
     /// Nodes that `two-choices` and `peak-ewma` compare for each job, at least 1.
     pub choices: u8,
-    /// The time between two looks at the counts, for `job-informed`.
+    /// The time between two looks at the counts, for `job-informed`, `basic-li` and `aggressive-li`.
     pub phase: Duration,
+    /// Dispatchers that place jobs on the same nodes and share no counts, this one included; 0: found out from
+    /// what nodes report.
+    pub dispatchers: u16,
     /// How far above its share of the jobs a node may be, for `bounded-hash`: 125 means 1.25 times.
     /// Values below 100 are taken as 100.
     pub load_bound_percent: u32,
@@ -45,6 +48,7 @@ impl Default for Settings {
             interval_percent: 10,
             choices: 2,
             phase: Duration::from_secs(1),
+            dispatchers: 0,
             load_bound_percent: 125,
             slow_start: Duration::ZERO,
             outlier: Some(Outlier::default()),
@@ -201,6 +205,12 @@ pub enum Policy {
     JobInformed,
     /// The least load, as nodes report it; [`Variant`] says how. To 64 nodes scanned, then O(log nodes).
     LoadInformed,
+    /// Any, as likely as makes all equally loaded by the next look at their jobs. O(1), and
+    /// O(nodes · log nodes) once a phase.
+    BasicLi,
+    /// Any of those that would by now be equally loaded if the least loaded had got all jobs since the last
+    /// look. O(log nodes), and O(nodes · log nodes) once a phase.
+    AggressiveLi,
     /// The better of two (or more) drawn by weight, by latency (peaks count at once) times jobs for its
     /// weight. Of equals the first drawn. O(choices).
     PeakEwma,
@@ -219,7 +229,7 @@ pub enum Policy {
 
 impl Policy {
     /// All policies.
-    pub const ALL: [Policy; 17] = [
+    pub const ALL: [Policy; 19] = [
         Policy::RoundRobin,
         Policy::WeightedRoundRobin,
         Policy::Random,
@@ -231,6 +241,8 @@ impl Policy {
         Policy::TwoChoices,
         Policy::JobInformed,
         Policy::LoadInformed,
+        Policy::BasicLi,
+        Policy::AggressiveLi,
         Policy::PeakEwma,
         Policy::LeastTime,
         Policy::SourceHash,
@@ -253,6 +265,8 @@ impl Policy {
             Policy::TwoChoices => "two-choices",
             Policy::JobInformed => "job-informed",
             Policy::LoadInformed => "load-informed",
+            Policy::BasicLi => "basic-li",
+            Policy::AggressiveLi => "aggressive-li",
             Policy::PeakEwma => "peak-ewma",
             Policy::LeastTime => "least-time",
             Policy::SourceHash => "source-hash",

@@ -1,5 +1,6 @@
 //! What several policies are made of.
 
+mod board;
 mod census;
 mod probes;
 mod ranking;
@@ -9,6 +10,7 @@ mod sampler;
 mod tokens;
 mod tournament;
 
+pub(crate) use board::Board;
 pub(crate) use census::Census;
 pub(crate) use probes::Probes;
 pub(crate) use ranking::{Measure, Rank, Ranking, cost};

@@ -41,6 +41,11 @@ impl Sampler {
         self.shares[node.index()] = share;
     }
 
+    /// A node's share; `None` if it never had one.
+    pub(crate) fn share(&self, node: NodeId) -> Option<u32> {
+        self.shares.get(node.index()).copied()
+    }
+
     /// A node, by share. Some share must be above 0.
     #[inline]
     pub(crate) fn draw(&mut self, rng: &mut Rng) -> NodeId {

@@ -68,11 +68,9 @@ impl JobInformed {
         let (before, after) = members.split_at(start);
         self.scratch.clear();
         self.scratch.extend(after.iter().chain(before).enumerate().map(|(place, &node)| {
-            let standing = nodes.standing(node);
-            let weight = (standing.weight * UNIT * UNIT / standing.handicap).max(1);
             // The count is read once: other dispatchers change it meanwhile.
             let jobs = u64::from(nodes.jobs_of_all(node));
-            Short { node, place, weight: u64::from(weight), jobs, shortage: 0, tokens: 0 }
+            Short { node, place, weight: nodes.standing(node).worth(), jobs, shortage: 0, tokens: 0 }
         }));
         let jobs: u64 = self.scratch.iter().map(|node| node.jobs).sum();
         let weights: u64 = self.scratch.iter().map(|node| node.weight).sum();

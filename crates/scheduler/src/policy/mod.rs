@@ -1,5 +1,7 @@
 //! The policies, one a file, behind one small table of operations.
 
+mod aggressive_li;
+mod basic_li;
 mod bounded_hash;
 mod consistent_hash;
 mod job_informed;
@@ -82,6 +84,8 @@ pub(crate) fn build(settings: &Settings, seed: u64) -> Box<dyn Algorithm> {
             Variant::Among => Box::new(load_informed::Among::new(settings)),
             Variant::Artificial => Box::new(Ranking::new(load_informed::Artificial, seed)),
         },
+        (Policy::BasicLi, _) => Box::new(basic_li::BasicLi::new(settings)),
+        (Policy::AggressiveLi, _) => Box::new(aggressive_li::AggressiveLi::new(settings)),
         (Policy::PeakEwma, _) => Box::new(Probes::new(peak_ewma::PeakEwma, settings)),
         (Policy::LeastTime, _) => Box::new(Ranking::new(least_time::LeastTime, seed)),
         (Policy::SourceHash, _) => Box::new(source_hash::SourceHash::default()),

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use crate::testing::{run, tally};
 
-const EVERY: [&str; 20] = [
+const EVERY: [&str; 22] = [
     "rr",
     "wrr",
     "wrr tokens",
@@ -19,6 +19,8 @@ const EVERY: [&str; 20] = [
     "load-informed variant=least",
     "load-informed variant=among",
     "load-informed",
+    "basic-li",
+    "aggressive-li",
     "peak-ewma",
     "least-time",
     "sh",
@@ -189,6 +191,51 @@ fn without_reports_load_is_what_jobs_make() {
     assert_eq!(tally("load-informed", "a=3 b=1", "pick*8"), "a6 b2");
     // One that stops reporting is judged by its jobs again.
     assert_snapshot!(run("load-informed", "a=1 b=1", "report:a,load=0.9,jobs=9 report:b,load=0.1,jobs=1 pick*3 wait:10s pick*3"), @"b b b a a a");
+}
+
+/// The share of each of a, b and c in many picks whose jobs end at once, in percent.
+fn shares(settings: &str, script: &str) -> [usize; 3] {
+    let mut stage = crate::testing::Stage::new(settings, "a=1 b=1 c=1");
+    script.split_whitespace().for_each(|word| stage.act(word));
+    stage.picks.clear();
+    for _ in 0..4_000 {
+        stage.act("pick");
+        let last = stage.picks.last().unwrap().clone();
+        stage.act(&format!("ok:{last}"));
+    }
+    ["a", "b", "c"].map(|node| (stage.picks.iter().filter(|pick| *pick == node).count() + 20) / 40)
+}
+
+/// Twelve jobs a second, and at the end of a second six of them are on a, three on b and none on c.
+const UNEVEN: &str =
+    "pick!bc*12 ok:a*12 wait:1s pick!bc*12 ok:a*12 wait:1s pick!bc*9 ok:a*3 pick!ac*3 wait:1s";
+
+fn assert_near(shares: [usize; 3], expected: [usize; 3]) {
+    let near = shares.iter().zip(expected).all(|(a, b)| a.abs_diff(b) <= 3);
+    assert!(near, "{shares:?} is not {expected:?}");
+}
+
+#[test]
+fn basic_li_evens_out_by_the_next_look() {
+    // Nothing in flight, nothing known: evenly.
+    assert_near(shares("basic-li", ""), [33, 33, 33]);
+    // Twelve are expected, which makes seven each: one, four and seven of them.
+    assert_near(shares("basic-li", UNEVEN), [8, 33, 58]);
+    // With half as many in a second, b is at the level of the water and a is above it.
+    assert_near(shares("basic-li phase=500ms", UNEVEN), [0, 25, 75]);
+    // Of twelve jobs that b reports a quarter is from here. So there are four dispatchers: 48 are expected, which makes 22
+    // each, unless the setting says that there is but one.
+    assert_near(shares("basic-li", &format!("{UNEVEN} report:b,jobs=12")), [33, 21, 46]);
+    assert_near(shares("basic-li dispatchers=1", &format!("{UNEVEN} report:b,jobs=12")), [25, 0, 75]);
+}
+
+#[test]
+fn aggressive_li_fills_up_from_the_least() {
+    let after = |wait: &str| shares("aggressive-li", &format!("{UNEVEN} pick ok:c wait:{wait}"));
+    // Three jobs lift c to b, six more lift both to a.
+    assert_near(after("200ms"), [0, 0, 100]);
+    assert_near(after("500ms"), [0, 50, 50]);
+    assert_near(after("900ms"), [33, 33, 33]);
 }
 
 #[test]
