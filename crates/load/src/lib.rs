@@ -4,3 +4,6 @@
 //! load of it.
 
 pub mod measure;
+mod settings;
+
+pub use settings::*;
