@@ -17,7 +17,7 @@ const VIEWS_MAX: u64 = 1_000_000;
 /// Jobs in a run at the most: minutes of simulation.
 const JOBS_MAX: f64 = 1e9;
 /// Reports, looks at nodes and the like in a run at the most, over all nodes and dispatchers.
-const SIGNALS_MAX: f64 = 1e10;
+const SIGNALS_MAX: f64 = 5e9;
 /// Jobs that may pile up; they take some gigabytes.
 const BACKLOG_MAX: f64 = 2e7;
 /// Clients of a closed system at the most.
@@ -162,7 +162,8 @@ impl Scenario {
             let message = format!("a run would have {} jobs; {JOBS_MAX:e} is the limit", roughly(jobs));
             findings.error("duration", message, "lower the rate or the duration");
         }
-        let seconds = self.duration.as_secs_f64();
+        // A run goes on for a while after the last job came, see `World::run`.
+        let seconds = 3.0 * self.duration.as_secs_f64() + 60.0;
         let nodes: f64 = self.nodes.iter().map(|group| f64::from(group.count)).sum();
         let dispatchers = f64::from(self.dispatchers.count);
         let every = |period: Duration| nodes * seconds / period.as_secs_f64();
@@ -181,6 +182,14 @@ impl Scenario {
         if let Some(transfer) = &self.transfer {
             amounts.push(("transfer.information", every(transfer.information) * nodes));
             amounts.push(("transfer.activation", every(transfer.activation)));
+        }
+        if let Arrivals::Closed { clients, think } = self.arrivals {
+            // Who is refused at once asks again after a millisecond at the earliest.
+            let refused = self.nodes.iter().any(|group| {
+                group.queue_max.is_some() || group.jobs_max.is_some() || !group.faults.is_empty()
+            });
+            let wait = if refused { think.as_secs_f64().max(0.001) } else { f64::INFINITY };
+            amounts.push(("arrivals.clients", f64::from(clients) * self.duration.as_secs_f64() / wait));
         }
         for (key, amount) in amounts {
             if amount > SIGNALS_MAX {
@@ -463,7 +472,7 @@ impl Findings {
 
     fn positive_time(&mut self, key: &str, time: Duration) {
         if time.is_zero() {
-            self.error(key, "expected a time above 0", None);
+            self.error(key, "expected a duration above 0", None);
         }
         self.time(key, time);
     }

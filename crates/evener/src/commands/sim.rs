@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, Subcommand};
 use evener_control::Errors;
 use evener_control::config::{ConfigError, Source};
 use evener_sim::{Experiment, Located, Overrides, Results};
 use serde::Serialize;
 
 use self::progress::ProgressLine;
+use super::sim_replay::{self, SimReplay};
 use crate::output::{self, Status};
 
 /// What a process has ended with that was interrupted from the keyboard: 128 + SIGINT.
@@ -29,12 +30,15 @@ const INTERRUPTED: i32 = 130;
 ///
 /// Exit status 2 if something is wrong with a file.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "Examples:
   evener sim examples/sim/unequal.toml
   evener sim examples/sim/unequal.toml --quick
   evener sim my.toml --seeds 30 --html my.html
   evener sim my.toml --json | jq '.experiments[0].points[0].policies[] | {policy, p99: .figures.p99_ms}'")]
 pub(crate) struct Sim {
+    #[command(subcommand)]
+    command: Option<SimCommand>,
     /// Scenarios, and what is compared on them
     #[arg(value_name = "SCENARIO", required = true)]
     files: Vec<PathBuf>,
@@ -55,6 +59,11 @@ pub(crate) struct Sim {
     json: bool,
 }
 
+#[derive(Debug, Subcommand)]
+enum SimCommand {
+    Replay(SimReplay),
+}
+
 #[derive(Serialize)]
 struct Output<'a> {
     experiments: &'a [Results],
@@ -62,6 +71,9 @@ struct Output<'a> {
 
 impl Sim {
     pub(crate) fn run(self) -> anyhow::Result<Status> {
+        if let Some(SimCommand::Replay(replay)) = self.command {
+            return sim_replay::run(replay);
+        }
         let experiments = match self.read()? {
             Ok(experiments) => experiments,
             Err(errors) => {

@@ -47,6 +47,11 @@ impl<'a> Document<'a> {
         self.root.get(key)
     }
 
+    /// The text of a key in a table of the root.
+    pub(super) fn text(&self, table: &str, key: &str) -> Option<&str> {
+        self.root.get(table)?.get_ref().as_table()?.get(key)?.get_ref().as_str()
+    }
+
     /// Puts a number into a table of the root.
     pub(super) fn insert(&mut self, table: &str, key: &'static str, number: &'static str) {
         let value = DeValue::parse(number).expect("it is a number");
@@ -146,6 +151,7 @@ fn explain(error: &toml::de::Error, value: &Spanned<DeValue<'_>>, path: &str, mo
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     if let (true, Some((word, known))) = (message.starts_with("unknown field"), quoted.split_first()) {
         let (span, key) = found(search(table, &table_path, &|key, _| key == Some(*word)));
+        let more_keys = if table_path.is_empty() { more_keys } else { &[] };
         let known: Vec<&str> = known.iter().chain(more_keys).copied().collect();
         let help = nearest(word, &known).unwrap_or_else(|| format!("known keys: {}", known.join(", ")));
         return Located::error(span, key, "unknown key".into(), Some(help));

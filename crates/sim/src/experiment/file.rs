@@ -78,7 +78,7 @@ impl Experiment {
         let mut document = Document::parse(text)?;
         let sweeps = document.has("rates") || document.has("loads");
         let has_rate = document.has("arrivals.rate");
-        if sweeps && document.has("arrivals") && !has_rate {
+        if sweeps && !has_rate && document.text("arrivals", "kind") != Some("closed") {
             // What is swept need not be said twice.
             document.insert("arrivals", "rate", "1.0");
         }
@@ -143,7 +143,10 @@ impl Experiment {
                 if let Some(key) = key.filter(|_| finding.key.starts_with("arrivals")) {
                     finding.key = format!("{key}[{index}]");
                 }
-                if !findings.contains(&finding) {
+                // What is said of one load need not be said of all above it.
+                let known =
+                    |other: &Finding| other.is_warning && other.help == finding.help || *other == finding;
+                if !findings.iter().any(known) {
                     findings.push(finding);
                 }
             }

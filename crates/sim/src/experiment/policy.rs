@@ -55,7 +55,16 @@ impl Entry {
         let name = entry.get_ref().as_str();
         let options = match name {
             Some(name) => Options { policy: name.to_owned(), ..Options::default() },
-            None => read(entry, path, &[]).map_err(Wrong::Form)?,
+            None if entry.get_ref().is_table() => read(entry, path, &[]).map_err(Wrong::Form)?,
+            None => {
+                let message = "expected the name of a policy, or a table with its settings".into();
+                return Err(Wrong::Value(Finding {
+                    is_warning: false,
+                    key: path.into(),
+                    message,
+                    help: None,
+                }));
+            }
         };
         options.contender().map_err(|bad| {
             let key = if name.is_some() { path.to_owned() } else { format!("{path}.{}", bad.key) };

@@ -1,6 +1,6 @@
 //! Results as tables for a terminal.
 
-use evener_sim::{Difference, Estimate, Measure, PointResults, PolicyResults, Results};
+use evener_sim::{Estimate, Measure, PointResults, PolicyResults, Results};
 
 use crate::output;
 
@@ -11,7 +11,7 @@ pub(super) fn render(results: &Results) -> String {
         out.push_str(&format!("\n{}\n", load(point)));
         out.push_str(&figures(point));
         if point.policies.len() > 1 {
-            out.push_str(&format!("\nagainst {}\n", point.policies[0].policy));
+            out.push('\n');
             out.push_str(&differences(point));
         }
     }
@@ -51,18 +51,44 @@ pub(super) fn load(point: &PointResults) -> String {
 }
 
 fn figures(point: &PointResults) -> String {
-    let shown = |measure: &Measure| {
-        let all = |policy: &PolicyResults| policy.figures.of(*measure);
-        // What is 0 for all, and what nobody did, need no column.
-        !matches!(measure, Measure::Transfers)
-            || point.policies.iter().filter_map(all).any(|estimate| estimate.mean > 0.0)
-    };
-    let measures: Vec<Measure> = Measure::ALL.into_iter().filter(shown).collect();
-    let cell = |policy: &PolicyResults, measure| match policy.figures.of(measure) {
+    let (times, others): (Vec<Measure>, Vec<Measure>) =
+        Measure::ALL.into_iter().partition(|measure| measure.is_time());
+    let cell = |policy: &PolicyResults, measure: Measure| match policy.figures.of(measure) {
         Some(estimate) => estimate_text(&estimate, measure),
         None => "-".to_owned(),
     };
-    table(&point.policies, &measures, cell)
+    let any = |measure: Measure| {
+        let mut all = point.policies.iter().filter_map(|policy| policy.figures.of(measure));
+        all.any(|estimate| estimate.mean > 0.0)
+    };
+    // What nobody did needs no column.
+    let others: Vec<Measure> =
+        others.into_iter().filter(|measure| *measure != Measure::Transfers || any(*measure)).collect();
+    let mut out = table("response time, ms", &point.policies, &times, cell);
+    out.push('\n');
+    out.push_str(&table("", &point.policies, &others, cell));
+    for policy in &point.policies {
+        let reasons = losses(policy);
+        if !reasons.is_empty() {
+            out.push_str(&format!("{} lost: {}\n", policy.policy, reasons.join(", ")));
+        }
+    }
+    out
+}
+
+/// Why jobs were not answered, and how many for each reason.
+pub(super) fn losses(policy: &PolicyResults) -> Vec<String> {
+    let losses = &policy.losses;
+    let reasons = [
+        ("rejected", losses.rejected),
+        ("failed", losses.error),
+        ("refused", losses.refused),
+        ("reset", losses.reset),
+        ("timed out", losses.timeout),
+        ("unfinished", losses.unfinished),
+    ];
+    let some = reasons.into_iter().filter(|(_, share)| *share > 0.0);
+    some.map(|(reason, share)| format!("{} % {reason}", significant(share * 100.0, 2))).collect()
 }
 
 fn differences(point: &PointResults) -> String {
@@ -71,19 +97,22 @@ fn differences(point: &PointResults) -> String {
             .difference
             .as_ref()
             .and_then(|all| all.of(measure))
-            .map_or("-".to_owned(), |it| difference_text(&it))
+            .and_then(|difference| difference.percent)
+            .map_or("-".to_owned(), |percent| difference_text(&percent))
     };
     let times: Vec<Measure> = Measure::ALL.into_iter().filter(|measure| measure.is_time()).collect();
-    table(&point.policies[1..], &times, cell)
+    let title = format!("% against {}", point.policies[0].policy);
+    table(&title, &point.policies[1..], &times, cell)
 }
 
 fn table(
+    title: &str,
     policies: &[PolicyResults],
     measures: &[Measure],
     cell: impl Fn(&PolicyResults, Measure) -> String,
 ) -> String {
-    let header: Vec<&str> =
-        std::iter::once("policy").chain(measures.iter().map(|measure| measure.title())).collect();
+    let titles: Vec<String> = measures.iter().map(|measure| column(*measure)).collect();
+    let header: Vec<&str> = std::iter::once(title).chain(titles.iter().map(String::as_str)).collect();
     let mut table = output::table(&header, &(1..header.len()).collect::<Vec<_>>());
     for policy in policies {
         let cells = measures.iter().map(|measure| cell(policy, *measure));
@@ -92,27 +121,27 @@ fn table(
     output::lines(&table)
 }
 
-/// A figure with its interval.
+/// What a column is called; times have their unit in the corner of the table.
+fn column(measure: Measure) -> String {
+    let unit = if measure.is_share() { " %" } else { "" };
+    format!("{}{unit}", measure.title())
+}
+
+/// A figure with its interval, in milliseconds, in percent or without a unit.
 pub(super) fn estimate_text(estimate: &Estimate, measure: Measure) -> String {
-    let (factor, unit) = match measure {
-        _ if measure.is_share() => (100.0, " %"),
-        _ if measure.is_time() && estimate.mean >= 10_000.0 => (0.001, " s"),
-        _ if measure.is_time() => (1.0, " ms"),
-        _ => (1.0, ""),
-    };
-    let mean = estimate.mean * factor;
+    let factor = if measure.is_share() { 100.0 } else { 1.0 };
+    let mean = significant(estimate.mean * factor, 4);
     match estimate.half_width() {
-        Some(half) => format!("{} ±{}{unit}", significant(mean, 4), significant(half * factor, 2)),
-        None => format!("{}{unit}", significant(mean, 4)),
+        Some(half) if half > 0.0 => format!("{mean} ±{}", significant(half * factor, 2)),
+        _ => mean,
     }
 }
 
-/// A difference in percent, with its interval.
-pub(super) fn difference_text(difference: &Difference) -> String {
-    let Some(percent) = difference.percent else { return "-".to_owned() };
+/// A difference in percent with its interval.
+pub(super) fn difference_text(percent: &Estimate) -> String {
     match percent.half_width() {
-        Some(half) => format!("{:+.1} ±{} %", percent.mean, significant(half, 2)),
-        None => format!("{:+.1} %", percent.mean),
+        Some(half) => format!("{:+.1} ±{}", percent.mean, significant(half, 2)),
+        None => format!("{:+.1}", percent.mean),
     }
 }
 
