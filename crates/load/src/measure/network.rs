@@ -29,7 +29,7 @@ pub struct Counters<'a> {
 /// # Errors
 /// [`Malformed`], in place of a line without a name or with fewer than nine numbers.
 pub fn parse(text: &[u8]) -> impl Iterator<Item = Result<Counters<'_>, Malformed>> {
-    lines(text).skip(2).map(|line| counters(line).ok_or(Malformed("/proc/net/dev")))
+    lines(text).skip(2).map(|line| counters(line).ok_or(Malformed("/proc/self/net/dev")))
 }
 
 fn counters(line: &[u8]) -> Option<Counters<'_>> {
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    const DEV: &[u8] = include_bytes!("../../tests/fixtures/host/proc/net/dev");
+    const DEV: &[u8] = include_bytes!("../../tests/fixtures/host/proc/self/net/dev");
 
     #[test]
     fn interfaces_are_read_as_the_kernel_writes_them() {

@@ -144,7 +144,7 @@ pub struct Disk {
 
 impl Default for Disk {
     fn default() -> Disk {
-        Disk { factor: Factor::of(0.0), devices: Vec::new() }
+        Disk { factor: Factor::NONE, devices: Vec::new() }
     }
 }
 
@@ -160,7 +160,7 @@ pub struct Memory {
 
 impl Default for Memory {
     fn default() -> Memory {
-        Memory { factor: Factor::of(0.0), stall_max: Share::of(0.2) }
+        Memory { factor: Factor::NONE, stall_max: Share::of(0.2) }
     }
 }
 

@@ -13,6 +13,9 @@ use serde::{Deserialize, Deserializer, de};
 pub struct Factor(f64);
 
 impl Factor {
+    /// It does not count.
+    pub const NONE: Factor = Factor(0.0);
+
     /// For defaults: `value` is finite and at least 0.
     pub(super) const fn of(value: f64) -> Factor {
         Factor(value)
