@@ -12,12 +12,13 @@ use evener_engine::snapshot::{
     self, HttpSpec, ListenerId, ListenerSpec, NodeSpec, PoolId, PoolSpec, Service, TcpSpec, Waiting,
 };
 use evener_engine::stats::{Histogram, ListenerStats, NodeStats, PerWorker, PoolStats};
-use evener_engine::{Command, Snapshot, WorkerHandle, log_channel};
+use evener_engine::{Command, Snapshot, WorkerHandle, log_channel, record_channel};
 use evener_model::{Event, JobCounts, NodeId, Weight};
 
 use crate::access_log::LogWriter;
 use crate::config::{self, Bind, Config, Protocol};
 use crate::inherit::Inherited;
+use crate::recording::{RecordTo, Recording};
 use crate::socket;
 
 /// A node's id is given to another node only when it was gone for so long.
@@ -40,6 +41,14 @@ pub enum DirectorError {
     /// The access log cannot be opened.
     #[error("cannot open the access log: {0}")]
     AccessLog(io::Error),
+    /// The file of the recording cannot be begun.
+    #[error("cannot record to {path}: {error}")]
+    Record {
+        /// The file.
+        path: String,
+        /// What the system says.
+        error: io::Error,
+    },
     /// The workers cannot be started.
     #[error("cannot start the workers: {0}")]
     Workers(io::Error),
@@ -56,6 +65,7 @@ pub enum DirectorError {
 pub struct Director {
     workers: Vec<WorkerHandle>,
     pub(crate) log: LogWriter,
+    recording: Option<Recording>,
     pub(crate) started: Instant,
     state: Mutex<State>,
 }
@@ -135,14 +145,28 @@ impl Director {
     /// # Errors
     /// If an address, the access log or the threads cannot be had.
     pub fn start(config: Config) -> Result<Director, DirectorError> {
-        Director::start_with(config, &mut Inherited::default())
+        Director::start_with(config, &mut Inherited::default(), None)
     }
 
-    pub(crate) fn start_with(config: Config, inherited: &mut Inherited) -> Result<Director, DirectorError> {
+    pub(crate) fn start_with(
+        config: Config,
+        inherited: &mut Inherited,
+        record: Option<&RecordTo>,
+    ) -> Result<Director, DirectorError> {
         let workers = config.process.workers;
         let (sinks, drain) = log_channel(workers);
         let log = LogWriter::start(drain).map_err(DirectorError::AccessLog)?;
-        let handles = evener_engine::start(workers, random_seed(), sinks).map_err(DirectorError::Workers)?;
+        let (records, recording) = match record {
+            None => (Vec::new(), None),
+            Some(to) => {
+                let (records, drain) = record_channel(workers);
+                let recording = Recording::start(to, workers, drain);
+                let wrong = |error| DirectorError::Record { path: to.path.display().to_string(), error };
+                (records, Some(recording.map_err(wrong)?))
+            }
+        };
+        let handles =
+            evener_engine::start(workers, random_seed(), sinks, records).map_err(DirectorError::Workers)?;
         let mut sockets = BTreeMap::new();
         for (address, fds) in std::mem::take(&mut inherited.listeners) {
             sockets.insert(address, fds.into_iter().map(Arc::new).collect());
@@ -151,6 +175,7 @@ impl Director {
         let director = Director {
             workers: handles,
             log,
+            recording,
             started: Instant::now(),
             state: Mutex::new(State {
                 config: empty,
@@ -321,7 +346,15 @@ impl Director {
         while !self.is_drained() {
             thread::sleep(Duration::from_millis(10));
         }
+        self.finish();
+    }
+
+    /// Waits until logs and recordings are written; the workers have ended.
+    pub(crate) fn finish(&self) {
         self.log.finish();
+        if let Some(recording) = &self.recording {
+            recording.finish();
+        }
     }
 
     pub(crate) fn begin_drain(&self, deadline: Duration) {

@@ -12,10 +12,12 @@ mod health;
 mod inherit;
 mod life;
 mod metrics;
+mod recording;
 mod socket;
 mod view;
 
 pub use config::{Config, Errors, Flags};
 pub use director::{Director, DirectorError};
 pub use life::{Origin, RunError, RunOptions, run};
+pub use recording::RecordTo;
 pub use view::{ExplanationView, NodeView, PoolView, PoolsView};

@@ -17,6 +17,7 @@ use crate::config::{Config, Errors, Flags};
 use crate::director::{Director, DirectorError};
 use crate::health::Checks;
 use crate::inherit::{self, Inherited};
+use crate::recording::RecordTo;
 
 /// Latencies are copied this often, see [`Director::copy_latencies`].
 const LATENCY_COPY_INTERVAL: Duration = Duration::from_secs(10);
@@ -39,6 +40,8 @@ pub enum Origin {
 pub struct RunOptions {
     /// Its configuration.
     pub origin: Origin,
+    /// Where it records what its schedulers are told and choose.
+    pub record: Option<RecordTo>,
 }
 
 /// Why a director did not run, or ended.
@@ -81,7 +84,7 @@ pub fn run(options: &RunOptions, config: Config) -> Result<(), RunError> {
     let program = std::env::current_exe().map_err(RunError::System)?;
     let mut inherited = Inherited::take();
     raise_descriptor_limit(&config);
-    let director = Arc::new(Director::start_with(config, &mut inherited)?);
+    let director = Arc::new(Director::start_with(config, &mut inherited, options.record.as_ref())?);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(RunError::System)?;
     let result = runtime.block_on(async {
@@ -90,7 +93,7 @@ pub fn run(options: &RunOptions, config: Config) -> Result<(), RunError> {
     });
     // Checks that hang must not hold the end up.
     runtime.shutdown_background();
-    director.log.finish();
+    director.finish();
     result
 }
 

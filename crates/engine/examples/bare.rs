@@ -23,7 +23,7 @@ fn main() {
     socket.bind(&address.into()).unwrap();
     socket.listen(4096).unwrap();
     let (sinks, drain) = log_channel(1);
-    let workers = start(1, 1, sinks).unwrap();
+    let workers = start(1, 1, sinks, Vec::new()).unwrap();
     let pool = PoolId(0);
     let second = Duration::from_secs(1);
     let service = match protocol.as_str() {

@@ -10,6 +10,7 @@ use crate::access_log::LogSink;
 use crate::clock::Clock;
 use crate::io::Buffers;
 use crate::listener::Listener;
+use crate::placer::SharedSink;
 use crate::pool::Pool;
 use crate::timer::Timers;
 use crate::token::{Kind, Token};
@@ -37,6 +38,8 @@ pub(crate) struct Core {
     /// What has more to do, though no event will say so.
     pub(crate) again: Vec<Token>,
     pub(crate) log: LogSink,
+    /// Where what schedulers are told and choose is recorded.
+    pub(crate) record: Option<SharedSink>,
     pub(crate) random: Random,
     /// All workers', for waking those that wait for a node.
     pub(crate) wakers: Arc<[Arc<Waker>]>,

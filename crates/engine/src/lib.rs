@@ -10,7 +10,9 @@ mod command;
 mod core;
 mod io;
 mod listener;
+mod placer;
 mod pool;
+mod record;
 mod service;
 pub mod snapshot;
 mod splice;
@@ -21,5 +23,6 @@ mod worker;
 
 pub use access_log::{LogDrain, LogSink, log_channel};
 pub use command::{Command, Explanation, PoolView, WorkerHandle};
+pub use record::{Drained, RecordDrain, RecordSink, record_channel};
 pub use snapshot::Snapshot;
 pub use worker::start;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evener_model::{Event, NodeId, NodeSpec as ModelSpec, Outcome, Time};
-use evener_scheduler::{Scheduler, hash_bytes};
+use evener_scheduler::hash_bytes;
 
+use crate::placer::{Placer, SharedSink};
 use crate::snapshot::{NodeSpec, PoolSpec, Retry};
 use crate::stats::{NodeStats, PoolStats};
 use crate::token::Token;
@@ -14,7 +15,7 @@ use crate::token::Token;
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) spec: Arc<PoolSpec>,
-    pub(crate) scheduler: Scheduler,
+    pub(crate) scheduler: Placer,
     /// By [`NodeId::index`].
     nodes: Vec<Option<Node>>,
     /// Jobs that wait for a node, the oldest first.
@@ -44,9 +45,9 @@ pub(crate) struct Waiting {
 }
 
 impl Pool {
-    /// A pool with the nodes of `spec`, all of them new.
-    pub(crate) fn new(spec: Arc<PoolSpec>, now: Time, seed: u64) -> Pool {
-        let scheduler = Scheduler::new(spec.scheduler.clone(), Arc::clone(&spec.counts), seed);
+    /// A pool with the nodes of `spec`, all of them new; recorded if there is a `sink`.
+    pub(crate) fn new(spec: Arc<PoolSpec>, now: Time, seed: u64, sink: Option<&SharedSink>) -> Pool {
+        let scheduler = Placer::new(&spec, now, seed, sink);
         let mut pool = Pool {
             spec: Arc::clone(&spec),
             scheduler,
@@ -93,6 +94,7 @@ impl Pool {
                     jobs_max: new.jobs_max,
                     name_hash: hash_bytes(new.name.as_bytes()),
                 };
+                self.scheduler.name(now, new.id, &new.name);
                 self.scheduler.handle(now, Event::Join { node: new.id, spec });
             }
             if old.as_ref().is_some_and(|old| old.draining) != new.draining {

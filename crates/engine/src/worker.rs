@@ -1,7 +1,9 @@
 //! A worker: one thread, one epoll loop, its own connections and schedulers.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::thread;
@@ -17,6 +19,7 @@ use crate::core::{Core, HEADROOM, READ_MAX, Random};
 use crate::io::Buffers;
 use crate::listener::Listener;
 use crate::pool::{Pool, Waiting};
+use crate::record::RecordSink;
 use crate::service::http::{Http, Readiness};
 use crate::service::tcp::Relays;
 use crate::snapshot::{ListenerId, PoolId, Service, Snapshot};
@@ -36,12 +39,19 @@ const IDLE_GRACE_MAX: Duration = Duration::from_secs(5);
 
 /// Starts `workers` workers, which serve nothing until they are told.
 ///
-/// `seed` makes their random choices; `sinks` is where they log, one each.
+/// `seed` makes their random choices; `sinks` is where they log, one each, and `records` where their schedulers
+/// are recorded, one each or none.
 ///
 /// # Errors
 /// If the kernel gives no epoll or no thread.
-pub fn start(workers: usize, seed: u64, sinks: Vec<LogSink>) -> io::Result<Vec<WorkerHandle>> {
+pub fn start(
+    workers: usize,
+    seed: u64,
+    sinks: Vec<LogSink>,
+    records: Vec<RecordSink>,
+) -> io::Result<Vec<WorkerHandle>> {
     assert_eq!(sinks.len(), workers, "each worker has a sink of its own");
+    let records = records.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
     let polls = (0..workers)
         .map(|_| {
             let poll = Poll::new()?;
@@ -53,13 +63,15 @@ pub fn start(workers: usize, seed: u64, sinks: Vec<LogSink>) -> io::Result<Vec<W
     polls
         .into_iter()
         .zip(sinks)
+        .zip(records)
         .enumerate()
-        .map(|(number, ((poll, waker), sink))| {
+        .map(|(number, (((poll, waker), sink), record))| {
             let wakers = Arc::clone(&wakers);
             let mut seeds = Random::new(seed ^ number as u64);
             WorkerHandle::new(waker, |commands| {
                 thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-                    let worker = Worker::new(poll, number, workers, seeds.next(), sink, wakers, commands);
+                    let sinks = (sink, record);
+                    let worker = Worker::new(poll, number, workers, seeds.next(), sinks, wakers, commands);
                     match worker {
                         Ok(worker) => worker.run(),
                         Err(error) => tracing::error!(worker = number, %error, "worker did not start"),
@@ -89,7 +101,7 @@ impl Worker {
         number: usize,
         workers: usize,
         seed: u64,
-        log: LogSink,
+        (log, record): (LogSink, Option<RecordSink>),
         wakers: Arc<[Arc<Waker>]>,
         commands: CommandQueue,
     ) -> io::Result<Worker> {
@@ -105,6 +117,7 @@ impl Worker {
             pools: slab::Slab::new(),
             again: Vec::new(),
             log,
+            record: record.map(|sink| Rc::new(RefCell::new(sink))),
             random: Random::new(seed),
             wakers,
             draining: false,
@@ -132,6 +145,7 @@ impl Worker {
             } else {
                 Some(Duration::ZERO)
             };
+            let wait = self.core.record.as_ref().map_or(wait, |record| record.borrow().wait(wait));
             if let Err(error) = self.poll.poll(&mut events, wait)
                 && error.kind() != io::ErrorKind::Interrupted
             {
@@ -173,6 +187,9 @@ impl Worker {
             }
             self.http.reap();
             self.relays.reap();
+            if let Some(record) = &self.core.record {
+                record.borrow_mut().advance(self.core.clock.now());
+            }
             if is_called && !self.obey() {
                 return;
             }
@@ -341,7 +358,8 @@ impl Worker {
                     self.http.close_links(&mut self.core, orphans);
                 }
                 None => {
-                    let pool = Pool::new(Arc::clone(spec), now, self.core.random.next());
+                    let seed = self.core.random.next();
+                    let pool = Pool::new(Arc::clone(spec), now, seed, self.core.record.as_ref());
                     self.pools.insert(spec.id, self.core.pools.insert(pool));
                 }
             }

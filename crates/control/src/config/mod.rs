@@ -24,7 +24,7 @@ use evener_scheduler::Settings;
 
 pub use error::{ConfigError, Errors, Source};
 pub use flags::Flags;
-pub use units::duration;
+pub use units::{duration, size};
 
 /// A whole, valid configuration.
 #[derive(Clone, Debug, PartialEq)]

@@ -21,7 +21,7 @@ pub fn duration(text: &str) -> Option<Duration> {
 }
 
 /// `"64KiB"`, `"1MB"`, `"100"` (bytes).
-pub(super) fn size(text: &str) -> Option<u64> {
+pub fn size(text: &str) -> Option<u64> {
     let (number, unit) = split(text);
     let bytes: f64 = match unit {
         "" | "B" => 1.0,

@@ -8,3 +8,4 @@ pub(crate) mod load;
 pub(crate) mod pools;
 pub(crate) mod run;
 pub(crate) mod sim;
+pub(crate) mod sim_replay;

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use evener_control::{Flags, Origin, RunError, RunOptions};
+use evener_control::{Flags, Origin, RecordTo, RunError, RunOptions, config};
 
 use crate::output::{self, Status};
 use crate::{Wrong, logging};
@@ -19,6 +19,7 @@ use crate::{Wrong, logging};
   evener run --listen http://:8080 --to 10.0.0.1:80,weight=5 --to 10.0.0.2:80
   evener run --listen http://127.0.0.1:8080 --to 127.0.0.1:9001 --to 127.0.0.1:9002 \\
       --scheduler round-robin --workers 1 --admin 127.0.0.1:9900
+  evener run -c evener.toml --record run.rec --record-max 200MiB
   evener run --listen tcp://:5432 --to 10.0.0.1:5432,max_jobs=100 --scheduler least-jobs
 
 Names of schedulers: docs/schedulers.md, or give a wrong one.")]
@@ -47,6 +48,12 @@ pub(crate) struct Run {
     /// Where a line about each job goes: a file, stdout or off [default: off]
     #[arg(long, value_name = "PATH")]
     access_log: Option<String>,
+    /// Record what schedulers are told and choose, for evener sim replay
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// The recording ends at this size; traffic goes on
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = record_max, requires = "record")]
+    record_max: u64,
     /// Write the program's own log as JSON
     #[arg(long)]
     json: bool,
@@ -59,6 +66,8 @@ impl Run {
             return Err(Wrong(expected.to_string()).into());
         }
         let json = self.json;
+        let bytes_max = self.record_max;
+        let record = self.record.clone().map(|path| RecordTo { path, bytes_max });
         let origin = self.origin();
         let config = match origin.config() {
             Ok(config) => config,
@@ -68,7 +77,7 @@ impl Run {
             }
         };
         logging::start(&config.process.log_level, json || config.process.log_json)?;
-        evener_control::run(&RunOptions { origin }, config).map_err(|error| match error {
+        evener_control::run(&RunOptions { origin, record }, config).map_err(|error| match error {
             RunError::Config(errors) => Wrong(errors.to_string()).into(),
             error => anyhow::Error::from(error),
         })?;
@@ -88,4 +97,10 @@ impl Run {
             }),
         }
     }
+}
+
+/// A size, in which a recording has a beginning and an end.
+fn record_max(text: &str) -> Result<u64, String> {
+    let size = config::size(text).filter(|size| *size >= RecordTo::BYTES_MAX_LEAST);
+    size.ok_or_else(|| "expected a size of at least 4KiB, such as 200MiB or 1GiB".into())
 }
