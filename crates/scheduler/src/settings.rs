@@ -21,6 +21,9 @@ pub struct Settings {
     pub choices: u8,
     /// The time between two looks at the counts, for `job-informed`, `basic-li` and `aggressive-li`.
     pub phase: Duration,
+    /// How much a share of failed jobs takes from a node's weight, for `orca-weighted`, in percent: 100 means that
+    /// one failed job in ten counts as a tenth of the node's capacity.
+    pub error_penalty_percent: u32,
     /// Dispatchers that place jobs on the same nodes and share no counts, this one included; 0: found out from
     /// what nodes report.
     pub dispatchers: u16,
@@ -48,6 +51,7 @@ impl Default for Settings {
             interval_percent: 10,
             choices: 2,
             phase: Duration::from_secs(1),
+            error_penalty_percent: 100,
             dispatchers: 0,
             load_bound_percent: 125,
             slow_start: Duration::ZERO,
@@ -211,6 +215,11 @@ pub enum Policy {
     /// Any of those that would by now be equally loaded if the least loaded had got all jobs since the last
     /// look. O(log nodes), and O(nodes · log nodes) once a phase.
     AggressiveLi,
+    /// The most credits, which nodes report and jobs spend. Equals take turns by weight. To 64 nodes scanned,
+    /// then O(log nodes).
+    Credits,
+    /// Each in turn, as often as it can by the throughput, load and errors that it reports. O(log nodes).
+    OrcaWeighted,
     /// The better of two (or more) drawn by weight, by latency (peaks count at once) times jobs for its
     /// weight. Of equals the first drawn. O(choices).
     PeakEwma,
@@ -229,7 +238,7 @@ pub enum Policy {
 
 impl Policy {
     /// All policies.
-    pub const ALL: [Policy; 19] = [
+    pub const ALL: [Policy; 21] = [
         Policy::RoundRobin,
         Policy::WeightedRoundRobin,
         Policy::Random,
@@ -243,6 +252,8 @@ impl Policy {
         Policy::LoadInformed,
         Policy::BasicLi,
         Policy::AggressiveLi,
+        Policy::Credits,
+        Policy::OrcaWeighted,
         Policy::PeakEwma,
         Policy::LeastTime,
         Policy::SourceHash,
@@ -267,6 +278,8 @@ impl Policy {
             Policy::LoadInformed => "load-informed",
             Policy::BasicLi => "basic-li",
             Policy::AggressiveLi => "aggressive-li",
+            Policy::Credits => "credits",
+            Policy::OrcaWeighted => "orca-weighted",
             Policy::PeakEwma => "peak-ewma",
             Policy::LeastTime => "least-time",
             Policy::SourceHash => "source-hash",

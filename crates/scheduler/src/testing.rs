@@ -10,7 +10,7 @@ use crate::{Order, Outlier, PickError, Scheduler, Settings, hash_bytes};
 
 /// Plays a script and returns the picks: names of nodes, `-` for no node, `full`.
 ///
-/// `settings`: a policy, then `tokens`, `variant=among`, `among=2`, `interval=10`, `choices=3`, `phase=2s`, `dispatchers=2`, `bound=150`, `slow=10s`, `panic=30`,
+/// `settings`: a policy, then `tokens`, `variant=among`, `among=2`, `interval=10`, `choices=3`, `phase=2s`, `dispatchers=2`, `penalty=100`, `bound=150`, `slow=10s`, `panic=30`,
 /// `eject=off` or `seed=7`. Without `slow` and `panic` there is neither.
 ///
 /// `nodes`: `name=weight` or `name=weight/jobs_max`, a name being one letter.
@@ -128,6 +128,7 @@ fn parse_settings(text: &str) -> (Settings, u64) {
             Some(("choices", value)) => settings.choices = value.parse().unwrap(),
             Some(("phase", value)) => settings.phase = duration(value),
             Some(("dispatchers", value)) => settings.dispatchers = value.parse().unwrap(),
+            Some(("penalty", value)) => settings.error_penalty_percent = value.parse().unwrap(),
             Some(("bound", value)) => settings.load_bound_percent = value.parse().unwrap(),
             Some(("slow", value)) => settings.slow_start = duration(value),
             Some(("panic", value)) => settings.panic_percent = value.parse().unwrap(),

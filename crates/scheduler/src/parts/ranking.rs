@@ -80,12 +80,17 @@ pub(crate) trait Measure: fmt::Debug + Send {
         None
     }
 
+    /// The rank as it is shown: less is better.
+    fn score(&self, rank: Rank) -> f32 {
+        rank.score()
+    }
+
     /// Remembers that a node was compared.
     #[inline]
     fn explain(&self, pick: &mut Pick<'_>, node: NodeId, jobs: u32, rank: Rank) {
         let weight = pick.nodes.standing(node).weight;
         let latency = if rank.divisor == 0 { self.latency(pick.nodes, node) } else { None };
-        pick.placement.compare(Candidate { node, jobs, weight, score: rank.score(), latency });
+        pick.placement.compare(Candidate { node, jobs, weight, score: self.score(rank), latency });
     }
 }
 

@@ -4,12 +4,14 @@ mod aggressive_li;
 mod basic_li;
 mod bounded_hash;
 mod consistent_hash;
+mod credits;
 mod job_informed;
 mod least_jobs;
 mod least_time;
 mod load_informed;
 mod maglev;
 mod never_queue;
+mod orca_weighted;
 mod peak_ewma;
 mod random;
 mod round_robin;
@@ -86,6 +88,8 @@ pub(crate) fn build(settings: &Settings, seed: u64) -> Box<dyn Algorithm> {
         },
         (Policy::BasicLi, _) => Box::new(basic_li::BasicLi::new(settings)),
         (Policy::AggressiveLi, _) => Box::new(aggressive_li::AggressiveLi::new(settings)),
+        (Policy::Credits, _) => Box::new(Ranking::new(credits::Credits, seed)),
+        (Policy::OrcaWeighted, _) => Box::new(orca_weighted::OrcaWeighted::new(settings)),
         (Policy::PeakEwma, _) => Box::new(Probes::new(peak_ewma::PeakEwma, settings)),
         (Policy::LeastTime, _) => Box::new(Ranking::new(least_time::LeastTime, seed)),
         (Policy::SourceHash, _) => Box::new(source_hash::SourceHash::default()),

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use crate::testing::{run, tally};
 
-const EVERY: [&str; 22] = [
+const EVERY: [&str; 24] = [
     "rr",
     "wrr",
     "wrr tokens",
@@ -21,6 +21,8 @@ const EVERY: [&str; 22] = [
     "load-informed",
     "basic-li",
     "aggressive-li",
+    "credits",
+    "orca-weighted",
     "peak-ewma",
     "least-time",
     "sh",
@@ -236,6 +238,45 @@ fn aggressive_li_fills_up_from_the_least() {
     assert_near(after("200ms"), [0, 0, 100]);
     assert_near(after("500ms"), [0, 50, 50]);
     assert_near(after("900ms"), [33, 33, 33]);
+}
+
+#[test]
+fn credits_are_spent_and_given_back() {
+    let told = "report:a,credits=2 report:b,credits=4";
+    // The most credits first; c says nothing and comes when they are spent, all of its jobs before debts are made.
+    assert_snapshot!(run("credits", "a=1 b=1 c=1", &format!("{told} pick*8 ok:a pick*2")), @"b b a b a b c c a c");
+    assert_snapshot!(run("credits", "a=1 b=1", &format!("{told} pick*8 report:a,credits=1 pick*3")), @"b b a b a b a b a a b");
+    assert_snapshot!(tally("credits", "a=2 b=1", "pick*9"), @"a6 b3");
+}
+
+#[test]
+fn credits_are_shown_with_a_minus() {
+    let nodes = ('a'..='z').map(|name| format!("{name}=1")).collect::<Vec<_>>().join(" ");
+    for nodes in ["a=1 b=1", &nodes] {
+        let mut stage = crate::testing::Stage::new("credits", nodes);
+        stage.act("report:b,credits=7");
+        stage.act("pick");
+        let placement = stage.scheduler.placements().next().unwrap();
+        let scores: Vec<f32> = placement.candidates().iter().take(2).map(|shown| shown.score).collect();
+        assert_eq!(scores, [1.0, -7.0]);
+    }
+}
+
+#[test]
+fn orca_weights_follow_throughput_and_errors() {
+    let told = "report:a,rate=100,load=0.5 report:b,rate=100,load=0.25,errors=25";
+    let count = |settings: &str, script: &str| tally(settings, "a=1 b=1 c=1", script);
+    // a could do 400 a second and b 200; c is taken for what they are in the mean. Not before ten seconds.
+    let unequal = "report:a,rate=100,load=0.25 report:b,rate=100,load=0.5";
+    assert_snapshot!(count("orca-weighted", &format!("{unequal} wait:9s {unequal} pick*12")), @"a4 b4 c4");
+    assert_snapshot!(count("orca-weighted", &format!("{unequal} wait:10s {unequal} pick*18")), @"a8 b4 c6");
+    // a could do 200 a second, and b does 100 / (0.25 + 25 / 100).
+    assert_snapshot!(count("orca-weighted", &format!("{told} wait:10s {told} pick*18")), @"a6 b6 c6");
+    // Weights outlive reports, but not for ever.
+    assert_snapshot!(count("orca-weighted", &format!("{unequal} wait:100s pick*18")), @"a8 b4 c6");
+    assert_snapshot!(count("orca-weighted", &format!("{unequal} wait:180s pick*18")), @"a6 b6 c6");
+    // A report without throughput or load changes nothing.
+    assert_snapshot!(count("orca-weighted", &format!("{unequal} wait:10s report:a,rate=0,load=1 report:b,rate=900 pick*18")), @"a8 b4 c6");
 }
 
 #[test]

@@ -100,12 +100,12 @@ impl Smooth {
     }
 }
 
-impl Algorithm for Smooth {
-    fn weighed(&mut self, nodes: &Nodes, node: NodeId, _now: Time) {
+impl Smooth {
+    /// Gives a node as many turns as `share`, at most 2^16, says in comparison with others; 0 takes it out.
+    pub(crate) fn set(&mut self, node: NodeId, share: u32) {
         if self.turns.len() <= node.index() {
             self.turns.resize(node.index() + 1, Cycle::default());
         }
-        let share = nodes.standing(node).share;
         let cycle = &mut self.turns[node.index()];
         let (before, due) = (cycle.share, cycle.due());
         if share == before {
@@ -131,9 +131,17 @@ impl Algorithm for Smooth {
         *cycle = Cycle { base: self.clock + wait.clamp(1, wait_max), served: 0, share };
         self.show(node);
     }
+}
+
+impl Algorithm for Smooth {
+    fn weighed(&mut self, nodes: &Nodes, node: NodeId, _now: Time) {
+        self.set(node, nodes.standing(node).share);
+    }
 
     fn left(&mut self, node: NodeId) {
-        self.turns[node.index()] = Cycle::default();
+        if let Some(cycle) = self.turns.get_mut(node.index()) {
+            *cycle = Cycle::default();
+        }
     }
 
     fn pick(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {

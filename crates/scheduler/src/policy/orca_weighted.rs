@@ -1,0 +1,153 @@
+use std::time::Duration;
+
+use evener_model::{NodeId, Report, Time};
+
+use super::weighted_round_robin::Smooth;
+use super::{Algorithm, Pick};
+use crate::Settings;
+use crate::nodes::{Nodes, UNIT};
+
+/// A node must have told its weight for so long before it is used: one that has just started is not yet warm.
+const BLACKOUT: Duration = Duration::from_secs(10);
+/// A weight that was not told again for so long is forgotten.
+const EXPIRY: Duration = Duration::from_secs(180);
+/// The time between two reckonings of all shares.
+const UPDATE: Duration = Duration::from_secs(1);
+/// The share of the node that has the largest.
+const SHARE_MAX: f64 = 65_536.0;
+/// A share that changes by less than one part in so many stays as it is.
+const STEADY: u32 = 64;
+
+/// Each node as often as it can be by its own reports, its picks spread evenly over the round.
+///
+/// Weight: `jobs_per_s / (load + penalty · errors_per_s / jobs_per_s)`, how many jobs a second the node would end
+/// with all its capacity in use. It is used once the node has reported it for 10 s, until it has not for
+/// 180 s, and reckoned anew once a second. Where it is not used, a node has what the others have for its
+/// configured weight; if it is used nowhere, this is `weighted-round-robin`. Slow start takes its part of it.
+///
+/// O(log nodes); O(nodes · log nodes) once a second.
+///
+/// Source: client-side weighted round robin with ORCA reports, as in gRPC (A58).
+#[derive(Debug)]
+pub(crate) struct OrcaWeighted {
+    smooth: Smooth,
+    told: Vec<Told>,
+    penalty: f64,
+    update_at: Time,
+    /// Nodes have come, or slow start has gone on.
+    is_wrong: bool,
+}
+
+/// What is known of a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// As it reported last, and since when it has.
+    weight: Option<(f64, Time)>,
+    last: Time,
+    /// The share that its configured weight and slow start give it.
+    configured: u32,
+    share: u32,
+}
+
+impl Told {
+    fn weight(&self, now: Time) -> Option<f64> {
+        let (weight, since) = self.weight?;
+        (now.since(self.last) < EXPIRY && now.since(since) >= BLACKOUT).then_some(weight)
+    }
+}
+
+impl OrcaWeighted {
+    pub(crate) fn new(settings: &Settings) -> OrcaWeighted {
+        let mut new = OrcaWeighted {
+            smooth: Smooth::default(),
+            told: Vec::new(),
+            penalty: 1.0,
+            update_at: Time::ZERO,
+            is_wrong: true,
+        };
+        new.configure(settings);
+        new
+    }
+
+    fn weight(&self, report: &Report) -> Option<f64> {
+        let (rate, load) = (f64::from(report.jobs_per_s?), f64::from(report.load?));
+        let errors = f64::from(report.errors_per_s.unwrap_or(0.0));
+        let weight = rate / (load + self.penalty * errors / rate);
+        (rate > 0.0 && load > 0.0 && weight.is_finite() && weight > 0.0).then_some(weight)
+    }
+
+    fn update(&mut self, nodes: &Nodes, now: Time) {
+        (self.is_wrong, self.update_at) = (false, now + UPDATE);
+        let (mut weights, mut configured) = (0.0, 0.0);
+        for &member in nodes.members() {
+            if let Some(weight) = self.told[member.index()].weight(now) {
+                weights += weight;
+                configured += f64::from(nodes.standing(member).weight);
+            }
+        }
+        let unknown = if configured > 0.0 { weights / configured } else { 0.0 };
+        let worth = |told: &Told, member: NodeId| {
+            let standing = nodes.standing(member);
+            let weight = told.weight(now).unwrap_or(unknown * f64::from(standing.weight));
+            weight * f64::from(standing.share) / f64::from(standing.weight * UNIT)
+        };
+        let worths = nodes.members().iter().map(|&member| worth(&self.told[member.index()], member));
+        let most = worths.fold(0.0, f64::max);
+        for &member in nodes.members() {
+            let told = self.told[member.index()];
+            let share = if most > 0.0 {
+                ((worth(&told, member) / most * SHARE_MAX) as u32).max(1)
+            } else {
+                told.configured
+            };
+            if share.abs_diff(told.share) > told.share / STEADY {
+                self.told[member.index()].share = share;
+                self.smooth.set(member, share);
+            }
+        }
+    }
+}
+
+impl Algorithm for OrcaWeighted {
+    fn configure(&mut self, settings: &Settings) {
+        self.penalty = f64::from(settings.error_penalty_percent) / 100.0;
+    }
+
+    fn weighed(&mut self, nodes: &Nodes, node: NodeId, _now: Time) {
+        if self.told.len() <= node.index() {
+            self.told.resize(node.index() + 1, Told::default());
+        }
+        let told = &mut self.told[node.index()];
+        let configured = nodes.standing(node).share;
+        if configured == std::mem::replace(&mut told.configured, configured) {
+            return;
+        }
+        if configured == 0 || told.share == 0 {
+            told.share = configured;
+            self.smooth.set(node, configured);
+        }
+        self.is_wrong = true;
+    }
+
+    fn left(&mut self, node: NodeId) {
+        self.told[node.index()] = Told::default();
+        self.smooth.left(node);
+    }
+
+    fn pick(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {
+        if self.is_wrong || pick.now >= self.update_at {
+            self.update(pick.nodes, pick.now);
+        }
+        self.smooth.pick(pick)
+    }
+
+    fn reported(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
+        let Some(report) = nodes.report(node) else { return };
+        let Some(weight) = self.weight(report) else { return };
+        if let Some(told) = self.told.get_mut(node.index()) {
+            let since = told.weight.filter(|_| now.since(told.last) < EXPIRY).map(|(_, since)| since);
+            told.weight = Some((weight, since.unwrap_or(report.measured_at)));
+            told.last = report.measured_at;
+        }
+    }
+}
