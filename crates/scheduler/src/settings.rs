@@ -225,6 +225,8 @@ pub enum Policy {
     PeakEwma,
     /// The least latency times jobs for its weight. Equals take turns by weight.
     LeastTime,
+    /// Of the last few nodes that reported, the lowest latency among those that are not crowded. O(1).
+    Prequal,
     /// By the hash of the job's key. O(log nodes).
     SourceHash,
     /// By the hash of the job's key, on a ring: few keys move when nodes come and go. O(1).
@@ -238,7 +240,7 @@ pub enum Policy {
 
 impl Policy {
     /// All policies.
-    pub const ALL: [Policy; 21] = [
+    pub const ALL: [Policy; 22] = [
         Policy::RoundRobin,
         Policy::WeightedRoundRobin,
         Policy::Random,
@@ -256,6 +258,7 @@ impl Policy {
         Policy::OrcaWeighted,
         Policy::PeakEwma,
         Policy::LeastTime,
+        Policy::Prequal,
         Policy::SourceHash,
         Policy::ConsistentHash,
         Policy::BoundedHash,
@@ -282,6 +285,7 @@ impl Policy {
             Policy::OrcaWeighted => "orca-weighted",
             Policy::PeakEwma => "peak-ewma",
             Policy::LeastTime => "least-time",
+            Policy::Prequal => "prequal",
             Policy::SourceHash => "source-hash",
             Policy::ConsistentHash => "consistent-hash",
             Policy::BoundedHash => "bounded-hash",

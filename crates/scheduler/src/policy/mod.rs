@@ -13,6 +13,7 @@ mod maglev;
 mod never_queue;
 mod orca_weighted;
 mod peak_ewma;
+mod prequal;
 mod random;
 mod round_robin;
 mod shortest_expected_delay;
@@ -92,6 +93,7 @@ pub(crate) fn build(settings: &Settings, seed: u64) -> Box<dyn Algorithm> {
         (Policy::OrcaWeighted, _) => Box::new(orca_weighted::OrcaWeighted::new(settings)),
         (Policy::PeakEwma, _) => Box::new(Probes::new(peak_ewma::PeakEwma, settings)),
         (Policy::LeastTime, _) => Box::new(Ranking::new(least_time::LeastTime, seed)),
+        (Policy::Prequal, _) => Box::new(prequal::Prequal::new(settings)),
         (Policy::SourceHash, _) => Box::new(source_hash::SourceHash::default()),
         (Policy::ConsistentHash, _) => Box::new(consistent_hash::ConsistentHash::default()),
         (Policy::BoundedHash, _) => Box::new(bounded_hash::BoundedHash::new(settings)),

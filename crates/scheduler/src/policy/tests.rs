@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use crate::testing::{run, tally};
 
-const EVERY: [&str; 24] = [
+const EVERY: [&str; 25] = [
     "rr",
     "wrr",
     "wrr tokens",
@@ -25,6 +25,7 @@ const EVERY: [&str; 24] = [
     "orca-weighted",
     "peak-ewma",
     "least-time",
+    "prequal",
     "sh",
     "consistent-hash",
     "bounded-hash",
@@ -280,6 +281,26 @@ fn orca_weights_follow_throughput_and_errors() {
 }
 
 #[test]
+fn prequal_takes_the_fastest_that_is_not_crowded() {
+    let picks = |script: &str| run("prequal", "a=1 b=1 c=1", script);
+    // Of the cold ones the fastest; each job that it gets counts, so it becomes hot in the end.
+    let told = "report:a,jobs=3,latency=30ms report:b,jobs=4,latency=10ms report:c,jobs=9,latency=1ms";
+    assert_snapshot!(picks(&format!("{told} pick*8")), @"c b b b b b b a");
+    // As many jobs as most: none is hot before it has one more.
+    let crowded =
+        "report:a,jobs=1 report:b,jobs=1 report:c,jobs=1 report:a,jobs=1 report:b,jobs=1 report:c,jobs=1";
+    assert_snapshot!(picks(&format!("{crowded} pick*4")), @"a b c a");
+    // What is older than a second is not used; then own jobs decide.
+    let mut stage = crate::testing::Stage::new("prequal", "a=1 b=1");
+    for word in
+        "report:a,jobs=0,latency=1ms report:b,jobs=0,latency=50ms pick wait:1s pick wait:1s pick*2".split(' ')
+    {
+        stage.act(word);
+    }
+    assert_snapshot!(stage.picks.join(" "), @"a b b a");
+}
+
+#[test]
 fn latency_decides() {
     let slow_a = "pick!b ok:a@100ms pick!a ok:b@10ms";
     assert_snapshot!(tally("least-time", "a=1 b=1", &format!("{slow_a} pick*22")), @"a3 b21");
@@ -288,7 +309,9 @@ fn latency_decides() {
 
 #[test]
 fn a_node_that_fails_fast_does_not_attract_jobs() {
-    for policy in ["lc", "wlc", "sed", "nq", "twos", "peak-ewma", "least-time"] {
+    for policy in
+        ["load-informed", "prequal", "credits", "lc", "wlc", "sed", "nq", "twos", "peak-ewma", "least-time"]
+    {
         let mut stage = crate::testing::Stage::new(&format!("{policy} eject=off"), "a=1 b=1");
         stage.act("pick!b ok:a@10ms pick!a ok:b@10ms".split(' ').next().unwrap());
         stage.act("ok:a@10ms");
