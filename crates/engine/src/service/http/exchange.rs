@@ -66,10 +66,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// Whether sending the request once more can do no harm.
     fn is_repeatable(&self) -> bool {
-        self.method.is_idempotent()
-            && self.request_body.is_done()
-            && !self.streamed
-            && self.request.len() <= REPLAY_MAX
+        self.method.is_idempotent() && !self.streamed && self.request.len() <= REPLAY_MAX
     }
 
     /// The first byte of the response has come.
