@@ -46,6 +46,8 @@ pub(crate) struct Exchange {
     body_length: u64,
     /// Body bytes that are not in `request` have been passed on: there is no other try.
     streamed: bool,
+    /// The client sends no body before the node has asked for it (`Expect: 100-continue`).
+    pub(super) awaits_continue: bool,
     /// Something of the response has been sent to the client.
     pub(super) has_answered: bool,
     pub(super) response_body: Body,
@@ -155,6 +157,7 @@ impl Http {
         } else {
             0
         };
+        let awaits_continue = request.expect_continue && part.length == 0 && !body.is_done();
         let exchange = Exchange {
             client: client_index as u32,
             listener: client.listener,
@@ -171,6 +174,7 @@ impl Http {
             request_body: body,
             body_length: part.length as u64,
             streamed: false,
+            awaits_continue,
             has_answered: false,
             response_body: Body::Done,
             decodes_chunks: false,
@@ -423,8 +427,9 @@ impl Http {
     /// A request's body made no progress for too long: because of the client, or of the node.
     pub(super) fn body_timeout(&mut self, core: &mut Core, client_index: usize) {
         let index = self.clients[client_index].exchange as usize;
-        let link = self.exchanges[index].link;
-        if link == NONE || self.links[link as usize].is_connecting {
+        let exchange = &self.exchanges[index];
+        let link = exchange.link;
+        if link == NONE || self.links[link as usize].is_connecting || exchange.awaits_continue {
             // Nobody asks the client for its body yet, and waiting for a node has a time of its own.
             return self.arm_body(core, client_index);
         }
@@ -509,6 +514,7 @@ impl Http {
                 client.input.extend_from_slice(&scratch[part.length..n]);
             }
             exchange.streamed = true;
+            exchange.awaits_continue = false;
             let node = core.pools[link.pool as usize].node(link.node);
             node.stats(core.worker).bytes_out.add(part.length as u64);
             let link_index = exchange.link as usize;

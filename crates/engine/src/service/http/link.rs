@@ -279,7 +279,12 @@ impl Http {
                     }
                     return self.link_failed(core, index, Outcome::Reset);
                 }
-                100..=199 => {
+                status @ 100..=199 => {
+                    if status == 100 && std::mem::take(&mut exchange.awaits_continue) {
+                        // From here the client has its own time.
+                        let client = exchange.client as usize;
+                        self.arm_body(core, client);
+                    }
                     if !self.pass_interim(core, index, &scratch[start..head_end]) {
                         return;
                     }
@@ -526,7 +531,8 @@ impl Http {
             return self.drop_idle(core, index);
         }
         let exchange = &self.exchanges[link.exchange as usize];
-        if !link.is_connecting && !exchange.has_answered && !exchange.request_body.is_done() {
+        let waits_for_client = !exchange.request_body.is_done() && !exchange.awaits_continue;
+        if !link.is_connecting && !exchange.has_answered && waits_for_client {
             // The node waits for the client's body, whose own timeout counts.
             return self.arm_link(core, index);
         }
