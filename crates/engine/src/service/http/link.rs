@@ -354,6 +354,7 @@ impl Http {
         let listener = &core.listeners[exchange.listener as usize];
         let keep_alive = exchange.client_keep_alive
             && !core.draining
+            && exchange.request_body.is_done()
             && !listener.is_removed
             && !client.must_close
             && !exchange.decodes_chunks
