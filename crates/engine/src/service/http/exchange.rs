@@ -66,7 +66,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Whether sending the request once more can do no harm.
+    /// Whether sending the request once more can do no harm, and all that a node got of it is still here.
     fn is_repeatable(&self) -> bool {
         self.method.is_idempotent() && !self.streamed && self.request.len() <= REPLAY_MAX
     }

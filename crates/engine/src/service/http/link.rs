@@ -352,9 +352,10 @@ impl Http {
         exchange.decodes_chunks =
             response.framing == Framing::Chunked && exchange.client_version == Version::Http10;
         let listener = &core.listeners[exchange.listener as usize];
+        // Answered early: nobody may read what the client would still send.
         let keep_alive = exchange.client_keep_alive
-            && !core.draining
             && exchange.request_body.is_done()
+            && !core.draining
             && !listener.is_removed
             && !client.must_close
             && !exchange.decodes_chunks
@@ -366,7 +367,8 @@ impl Http {
             keep_alive,
             client_keep_alive_header: exchange.client_version == Version::Http10,
             via: http.headers.via.as_deref(),
-            decode_chunked: exchange.decodes_chunks,
+            // The answer to HEAD, too, tells of no chunks that such a client does not know.
+            decode_chunked: exchange.client_version == Version::Http10,
             request_id: None,
         };
         self.head.clear();
