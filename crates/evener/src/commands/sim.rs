@@ -1,6 +1,8 @@
 //! `evener sim`: compares policies on a simulated cluster.
 
+mod html;
 mod progress;
+mod svg;
 mod table;
 
 use std::fs;
@@ -16,6 +18,7 @@ use evener_control::config::{ConfigError, Source};
 use evener_sim::{Experiment, Located, Overrides, Results};
 use serde::Serialize;
 
+use self::html::Part;
 use self::progress::ProgressLine;
 use super::sim_replay::{self, SimReplay};
 use crate::output::{self, Status};
@@ -57,11 +60,20 @@ pub(crate) struct Sim {
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
+    /// Write a page with plots and tables
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum SimCommand {
     Replay(SimReplay),
+}
+
+/// An experiment, and the file it is from.
+struct Loaded {
+    experiment: Experiment,
+    source: Arc<Source>,
 }
 
 #[derive(Serialize)]
@@ -84,9 +96,13 @@ impl Sim {
         // Nothing is worth keeping of a comparison that is not complete.
         let at_once = Arc::new(AtomicBool::new(true));
         signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGINT, INTERRUPTED, at_once)?;
+        if let Some(path) = &self.html {
+            // Better now than after the last run.
+            writable(path)?;
+        }
         let threads = self.threads.map_or_else(threads, NonZeroUsize::get);
         let mut all = Vec::new();
-        for experiment in &experiments {
+        for Loaded { experiment, .. } in &experiments {
             let mut line = ProgressLine::new(&experiment.name);
             let results = experiment.run(threads, progress::INTERVAL, |progress| line.show(progress));
             line.clear();
@@ -99,11 +115,17 @@ impl Sim {
         if self.json {
             output::json(&Output { experiments: &all })?;
         }
+        if let Some(path) = &self.html {
+            let parts = all.iter().zip(&experiments);
+            let parts: Vec<_> =
+                parts.map(|(results, loaded)| Part { results, source: &loaded.source.text }).collect();
+            fs::write(path, html::page(&parts)).with_context(|| path.display().to_string())?;
+        }
         Ok(Status::Done)
     }
 
     /// All files, or all that is wrong with them.
-    fn read(&self) -> anyhow::Result<Result<Vec<Experiment>, Errors>> {
+    fn read(&self) -> anyhow::Result<Result<Vec<Loaded>, Errors>> {
         let overrides = Overrides { seed: self.seed, replications: self.seeds, quick: self.quick };
         let (mut experiments, mut errors) = (Vec::new(), Vec::new());
         for file in &self.files {
@@ -117,7 +139,7 @@ impl Sim {
                     if experiment.name.is_empty() {
                         experiment.name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
                     }
-                    experiments.push(experiment);
+                    experiments.push(Loaded { experiment, source });
                 }
                 Err(found) => errors.extend(located(&source, found)),
             }
@@ -130,6 +152,13 @@ fn read(file: &Path) -> anyhow::Result<Source> {
     let name = file.display().to_string();
     let text = fs::read_to_string(file).map_err(|error| crate::Wrong(format!("{name}: {error}")))?;
     Ok(Source { name, text })
+}
+
+/// Fails if a file cannot be written.
+fn writable(path: &Path) -> anyhow::Result<()> {
+    let open = fs::OpenOptions::new().append(true).create(true).open(path);
+    open.map_err(|error| crate::Wrong(format!("{}: {error}", path.display())))?;
+    Ok(())
 }
 
 fn located(source: &Arc<Source>, found: Vec<Located>) -> Vec<ConfigError> {

@@ -6,7 +6,13 @@ use crate::output;
 
 /// All of an experiment.
 pub(super) fn render(results: &Results) -> String {
-    let mut out = heading(results);
+    let mut out = format!("{}\n", results.name);
+    if !results.description.is_empty() {
+        out.push_str(&format!("{}\n", results.description.trim()));
+    }
+    for line in heading(results) {
+        out.push_str(&format!("{line}\n"));
+    }
     for point in &results.points {
         out.push_str(&format!("\n{}\n", load(point)));
         out.push_str(&figures(point));
@@ -18,26 +24,25 @@ pub(super) fn render(results: &Results) -> String {
     out
 }
 
-fn heading(results: &Results) -> String {
-    let mut out = format!("{}\n", results.name);
-    if !results.description.is_empty() {
-        out.push_str(&format!("{}\n", results.description.trim()));
-    }
+/// What was simulated, and how often: in sentences.
+pub(super) fn heading(results: &Results) -> Vec<String> {
     let nodes = if results.nodes == 1 { "node" } else { "nodes" };
-    out.push_str(&format!(
-        "{} {nodes} that can do {} jobs/s, {} s of which the first {} s do not count\n",
+    let warm_up = match results.warm_up_s {
+        0.0 => String::new(),
+        seconds => format!(", of which the first {} s do not count", significant(seconds, 4)),
+    };
+    let what = format!(
+        "{} {nodes} that can do {} jobs/s, for {} s{warm_up}",
         results.nodes,
         significant(results.capacity, 4),
         significant(results.duration_s, 4),
-        significant(results.warm_up_s, 4),
-    ));
+    );
     let last = results.seed.wrapping_add(u64::from(results.replications) - 1);
-    if results.replications > 1 {
-        out.push_str(&format!("seeds {} to {last}; ± is the 95 % interval over them\n", results.seed));
-    } else {
-        out.push_str(&format!("seed {}; a single run says nothing about its own error\n", results.seed));
-    }
-    out
+    let seeds = match results.replications {
+        1 => format!("seed {}; a single run does not say how sure its figures are", results.seed),
+        _ => format!("seeds {} to {last}; ± is the 95 % interval over them", results.seed),
+    };
+    vec![what, seeds]
 }
 
 /// Under which load.
