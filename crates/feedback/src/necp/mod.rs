@@ -1,7 +1,7 @@
 //! NECP, the Network Element Control Protocol, version 1: how agents and a director speak over TCP.
 //!
-//! [`frame`] is the wire, [`unit`](Service) what its numbers mean. The director listens on port 3262;
-//! agents connect.
+//! [`frame`] is the wire, with what its numbers mean in [`Service`], [`Query`] and [`Exception`]; [`session`] holds the two
+//! sides of a connection. The director listens on port 3262; agents connect.
 //!
 //! Source: draft-cerpa-necp-02 (expired), with these readings where it is silent or contradicts itself:
 //! - A header without units does not have the flag for a basic payload; units without the flag are refused.
@@ -11,6 +11,7 @@
 
 pub mod frame;
 mod key;
+pub mod session;
 mod unit;
 
 pub use frame::{Fault, Flags, Frame, Header, Malformed, Opcode, Unit, Units};
