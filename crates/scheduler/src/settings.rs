@@ -229,6 +229,9 @@ pub enum Policy {
     Prequal,
     /// By the hash of the job's key. O(log nodes).
     SourceHash,
+    /// The same as [`SourceHash`](Policy::SourceHash), except that drivers give it the key of what the job is
+    /// for, not of where it comes from.
+    DestinationHash,
     /// By the hash of the job's key, on a ring: few keys move when nodes come and go. O(1).
     ConsistentHash,
     /// By the hash of the job's key, on a ring, but none far above its share of the jobs. O(1), more
@@ -240,7 +243,7 @@ pub enum Policy {
 
 impl Policy {
     /// All policies.
-    pub const ALL: [Policy; 22] = [
+    pub const ALL: [Policy; 23] = [
         Policy::RoundRobin,
         Policy::WeightedRoundRobin,
         Policy::Random,
@@ -260,6 +263,7 @@ impl Policy {
         Policy::LeastTime,
         Policy::Prequal,
         Policy::SourceHash,
+        Policy::DestinationHash,
         Policy::ConsistentHash,
         Policy::BoundedHash,
         Policy::Maglev,
@@ -287,6 +291,7 @@ impl Policy {
             Policy::LeastTime => "least-time",
             Policy::Prequal => "prequal",
             Policy::SourceHash => "source-hash",
+            Policy::DestinationHash => "destination-hash",
             Policy::ConsistentHash => "consistent-hash",
             Policy::BoundedHash => "bounded-hash",
             Policy::Maglev => "maglev",
@@ -295,7 +300,14 @@ impl Policy {
 
     /// Whether it looks at [`Job::key`](evener_model::Job::key).
     pub const fn hashes(self) -> bool {
-        matches!(self, Policy::SourceHash | Policy::ConsistentHash | Policy::BoundedHash | Policy::Maglev)
+        matches!(
+            self,
+            Policy::SourceHash
+                | Policy::DestinationHash
+                | Policy::ConsistentHash
+                | Policy::BoundedHash
+                | Policy::Maglev
+        )
     }
 }
 
@@ -319,6 +331,7 @@ impl FromStr for Policy {
             "nq" => Policy::NeverQueue,
             "twos" => Policy::TwoChoices,
             "sh" => Policy::SourceHash,
+            "dh" => Policy::DestinationHash,
             "mh" => Policy::Maglev,
             name => return Policy::ALL.into_iter().find(|p| p.name() == name).ok_or(SettingError::Policy),
         })

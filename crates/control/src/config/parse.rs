@@ -303,7 +303,9 @@ fn pool(p: &mut Problems, name: &str, value: &Value<'_>) -> Option<Pool> {
     let mut t = value.table(p)?;
     name_is_plain(p, value, name);
     let scheduler = scheduler(p, &mut t);
-    let hash = t.or(p, "hash", HashKey::Source, hash_key);
+    let hash_by_default =
+        if scheduler.policy == Policy::DestinationHash { HashKey::Host } else { HashKey::Source };
+    let hash = t.or(p, "hash", hash_by_default, hash_key);
     let jobs_max = t.or(p, "max_jobs", None, limit);
     let (mut queue_max, mut queue_timeout) = (1000, Duration::from_secs(5));
     if let Some(mut queue) = t.take("queue").and_then(|value| value.table(p)) {

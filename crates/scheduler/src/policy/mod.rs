@@ -94,7 +94,8 @@ pub(crate) fn build(settings: &Settings, seed: u64) -> Box<dyn Algorithm> {
         (Policy::PeakEwma, _) => Box::new(Probes::new(peak_ewma::PeakEwma, settings)),
         (Policy::LeastTime, _) => Box::new(Ranking::new(least_time::LeastTime, seed)),
         (Policy::Prequal, _) => Box::new(prequal::Prequal::new(settings)),
-        (Policy::SourceHash, _) => Box::new(source_hash::SourceHash::default()),
+        // The driver hashes another key; what becomes of keys is the same.
+        (Policy::SourceHash | Policy::DestinationHash, _) => Box::new(source_hash::SourceHash::default()),
         (Policy::ConsistentHash, _) => Box::new(consistent_hash::ConsistentHash::default()),
         (Policy::BoundedHash, _) => Box::new(bounded_hash::BoundedHash::new(settings)),
         (Policy::Maglev, _) => Box::new(maglev::Maglev::default()),

@@ -16,7 +16,9 @@ const TRIES_MAX: u64 = 16;
 /// keys move; [`ConsistentHash`](crate::Policy::ConsistentHash) moves few. Penalties and slow start move none.
 /// O(log nodes); O(nodes) at the first pick after nodes joined or left.
 ///
-/// Source: source hashing, as in Linux Virtual Server.
+/// `destination-hash` is this too: what differs is the key that the driver gives.
+///
+/// Source: source and destination hashing, as in Linux Virtual Server.
 #[derive(Debug, Default)]
 pub(crate) struct SourceHash {
     roster: Roster,

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use crate::testing::{run, tally};
 
-const EVERY: [&str; 25] = [
+const EVERY: [&str; 26] = [
     "rr",
     "wrr",
     "wrr tokens",
@@ -27,6 +27,7 @@ const EVERY: [&str; 25] = [
     "least-time",
     "prequal",
     "sh",
+    "dh",
     "consistent-hash",
     "bounded-hash",
     "mh",
@@ -330,7 +331,7 @@ fn a_node_that_fails_fast_does_not_attract_jobs() {
 
 #[test]
 fn a_key_keeps_its_node_until_that_goes() {
-    for policy in ["sh", "consistent-hash", "bounded-hash bound=100000", "mh"] {
+    for policy in ["sh", "dh", "consistent-hash", "bounded-hash bound=100000", "mh"] {
         let picks = run(policy, "a=1 b=1 c=1", "pick:x pick:x pick:x");
         let node = &picks[..1];
         assert_eq!(picks, format!("{node} {node} {node}"), "{policy}");

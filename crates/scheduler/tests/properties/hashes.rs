@@ -25,6 +25,7 @@ fn moved(before: &[u32], after: &[u32], node: u32) -> usize {
 fn by_key() -> impl Strategy<Value = Policy> {
     prop::sample::select(vec![
         Policy::SourceHash,
+        Policy::DestinationHash,
         Policy::ConsistentHash,
         Policy::BoundedHash,
         Policy::Maglev,
