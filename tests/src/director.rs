@@ -73,14 +73,34 @@ impl Director {
         Director::spawn(process, config, &[])
     }
 
+    /// The same, recording to `run.rec` beside its configuration; with further arguments.
+    pub fn start_recording(process: &str, config: &str, arguments: &[&str]) -> Director {
+        Director::begin(process, config, &[], |folder| {
+            let record = folder.join("run.rec").display().to_string();
+            let arguments = arguments.iter().map(|&argument| argument.to_owned());
+            ["--record".to_owned(), record].into_iter().chain(arguments).collect()
+        })
+    }
+
     /// The same with environment variables.
     pub fn spawn(process: &str, config: &str, environment: &[(&str, &str)]) -> Director {
+        Director::begin(process, config, environment, |_| Vec::new())
+    }
+
+    fn begin(
+        process: &str,
+        config: &str,
+        environment: &[(&str, &str)],
+        more: impl FnOnce(&Path) -> Vec<String>,
+    ) -> Director {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let admin = free_address();
         let preamble = format!("[process]\n{process}\n[admin]\nlisten = \"{admin}\"\n");
         std::fs::write(folder.path().join("preamble"), &preamble).expect("the preamble is kept for reloads");
         std::fs::write(folder.path().join("evener.toml"), preamble + config).expect("a configuration file");
-        let arguments = ["run".into(), "-c".into(), folder.path().join("evener.toml").display().to_string()];
+        let config = folder.path().join("evener.toml").display().to_string();
+        let mut arguments = vec!["run".to_owned(), "-c".to_owned(), config];
+        arguments.extend(more(folder.path()));
         Director::run(folder, admin, &arguments, environment)
     }
 
