@@ -33,15 +33,24 @@ const INTERRUPTED: i32 = 130;
 ///
 /// Exit status 2 if something is wrong with a file.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(after_help = "Examples:
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:
   evener sim examples/sim/unequal.toml
   evener sim examples/sim/unequal.toml --quick
   evener sim my.toml --seeds 30 --html my.html
-  evener sim my.toml --json | jq '.experiments[0].points[0].policies[] | {policy, p99: .figures.p99_ms}'")]
+  evener sim my.toml --json | jq '.experiments[0].points[0].policies[] | {policy, p99: .figures.p99_ms}'"
+)]
 pub(crate) struct Sim {
     #[command(subcommand)]
     command: Option<SimCommand>,
+    #[command(flatten)]
+    compare: Compare,
+}
+
+#[derive(Debug, Args)]
+struct Compare {
     /// Scenarios, and what is compared on them
     #[arg(value_name = "SCENARIO", required = true)]
     files: Vec<PathBuf>,
@@ -83,9 +92,15 @@ struct Output<'a> {
 
 impl Sim {
     pub(crate) fn run(self) -> anyhow::Result<Status> {
-        if let Some(SimCommand::Replay(replay)) = self.command {
-            return sim_replay::run(replay);
+        match self.command {
+            Some(SimCommand::Replay(replay)) => sim_replay::run(replay),
+            None => self.compare.run(),
         }
+    }
+}
+
+impl Compare {
+    fn run(self) -> anyhow::Result<Status> {
         let experiments = match self.read()? {
             Ok(experiments) => experiments,
             Err(errors) => {

@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn numbers_have_the_digits_that_matter() {
-        let shown = [0.0, 1.0, 12.3456, 1234.56, 0.001_234_5, 99.999].map(|number| significant(number, 4));
+        let shown = [0.0, 1.0, 12.3456, 1234.56, 0.001_234_56, 99.999].map(|number| significant(number, 4));
         assert_eq!(shown, ["0", "1", "12.35", "1235", "0.001235", "100"]);
     }
 }
