@@ -22,6 +22,8 @@ fn pairs(settings: &Settings) -> Vec<(&'static str, String)> {
         ("interval_percent", settings.interval_percent.to_string()),
         ("choices", settings.choices.to_string()),
         ("phase", time(settings.phase)),
+        ("error_penalty_percent", settings.error_penalty_percent.to_string()),
+        ("dispatchers", settings.dispatchers.to_string()),
         ("load_bound_percent", settings.load_bound_percent.to_string()),
         ("slow_start", time(settings.slow_start)),
         ("outlier", settings.outlier.is_some().to_string()),
@@ -65,10 +67,12 @@ pub(crate) fn read(input: &mut Input<'_>) -> Result<Settings, Wrong> {
             "policy" => settings.policy = parse(value)?,
             "order" => settings.order = parse(value)?,
             "variant" => settings.variant = parse(value)?,
-            "among" => settings.among = parse::<u8>(value)?.max(1),
+            "among" => settings.among = parse(value)?,
             "interval_percent" => settings.interval_percent = parse(value)?,
-            "choices" => settings.choices = parse::<u8>(value)?.max(1),
+            "choices" => settings.choices = parse(value)?,
             "phase" => settings.phase = time(value)?,
+            "error_penalty_percent" => settings.error_penalty_percent = parse(value)?,
+            "dispatchers" => settings.dispatchers = parse(value)?,
             "load_bound_percent" => settings.load_bound_percent = parse(value)?,
             "slow_start" => settings.slow_start = time(value)?,
             "outlier" => is_judged = parse(value)?,
@@ -116,6 +120,28 @@ mod tests {
             .collect();
         let recorded: BTreeSet<&str> = recorded.iter().map(String::as_str).collect();
         assert_eq!(recorded, declared, "settings.rs must say what each setting is called in a recording");
+    }
+
+    #[test]
+    fn every_value_comes_back() {
+        let change = |(name, value): (&'static str, String), by: u64| match name {
+            "policy" => (name, "maglev".to_owned()),
+            "order" => (name, "tokens".to_owned()),
+            "variant" => (name, "among".to_owned()),
+            _ => (name, value.parse::<u64>().map_or(value, |number| (number * by + by).to_string())),
+        };
+        for by in [0, 1] {
+            let changed = pairs(&Settings::default()).into_iter().map(|pair| change(pair, by));
+            let changed: Vec<_> = changed.collect();
+            let mut bytes = Vec::new();
+            put_number(&mut bytes, changed.len() as u64);
+            for (name, value) in &changed {
+                put_text(&mut bytes, name);
+                put_text(&mut bytes, value);
+            }
+            let read = read(&mut Input { rest: &bytes }).expect("settings");
+            assert_eq!(pairs(&read), changed);
+        }
     }
 
     #[test]
