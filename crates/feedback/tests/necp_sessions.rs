@@ -553,7 +553,7 @@ fn asking_in_between_does_not_pile_up() {
     }
     assert_eq!(
         pair.director.output().len(),
-        20 + 3 * 32,
+        20 + 2 * 32,
         "one question, without what the agent does not know"
     );
     pair.talk();

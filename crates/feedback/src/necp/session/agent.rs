@@ -203,6 +203,7 @@ impl Agent {
             return false;
         }
         let ttl = Duration::from_secs(exception.ttl_s.into());
+        self.forget_exceptions(exception.flows);
         self.exceptions.push((exception, (exception.ttl_s > 0).then(|| now + ttl)));
         self.ask(now, Opcode::ExceptionAdd, vec![exception.unit()]);
         true
@@ -213,9 +214,7 @@ impl Agent {
         let before = self.exceptions.len();
         self.exceptions.retain(|(known, _)| known.flows != flows);
         if self.exceptions.len() < before {
-            let of_flows =
-                |unit: &Unit| Exception::from_unit(*unit).is_some_and(|known| known.flows == flows);
-            self.forget_units(Opcode::ExceptionAdd, of_flows);
+            self.forget_exceptions(flows);
             let exception = Exception { scope: Scope::Any, ttl_s: 0, flows };
             self.ask(now, Opcode::ExceptionDel, vec![exception.unit()]);
         }
@@ -363,6 +362,13 @@ impl Agent {
         self.requests.clear();
         let services = self.services.iter().map(|(&port, &forwarding)| Service { forwarding, port }.unit());
         let services: Vec<Unit> = services.collect();
+        self.say_exceptions(now);
+        if !services.is_empty() {
+            self.request(now, Opcode::Start, services);
+        }
+    }
+
+    fn say_exceptions(&mut self, now: Time) {
         self.exceptions.retain(|(_, expires)| expires.is_none_or(|at| now < at));
         let exceptions = self.exceptions.iter().map(|&(exception, expires)| {
             // What is left of the time to live, but not 0, which would be for ever.
@@ -372,9 +378,6 @@ impl Agent {
         let exceptions: Vec<Unit> = exceptions.collect();
         if !exceptions.is_empty() {
             self.request(now, Opcode::ExceptionAdd, exceptions);
-        }
-        if !services.is_empty() {
-            self.request(now, Opcode::Start, services);
         }
     }
 
@@ -422,6 +425,8 @@ impl Agent {
                 let refused = units.filter_map(Exception::from_unit).map(AgentEvent::ExceptionRefused);
                 self.events.extend(refused);
             }
+            // If it had to be said again, it took with it what was asked for since.
+            Opcode::ExceptionResetAck => self.say_exceptions(now),
             _ => {}
         }
         if matches!(self.state, State::Stopping(_)) && self.requests.is_empty() {
@@ -459,6 +464,15 @@ impl Agent {
         for opcode in [Opcode::Start, Opcode::Stop] {
             self.forget_units(opcode, |unit| {
                 Service::from_unit(*unit).is_some_and(|known| known.port == port)
+            });
+        }
+    }
+
+    /// Forgets what was asked about exceptions of these flows.
+    fn forget_exceptions(&mut self, flows: Flows) {
+        for opcode in [Opcode::ExceptionAdd, Opcode::ExceptionDel] {
+            self.forget_units(opcode, |unit| {
+                Exception::from_unit(*unit).is_some_and(|known| known.flows == flows)
             });
         }
     }
