@@ -264,24 +264,25 @@ impl Nodes {
         }))
     }
 
-    /// The load that the node reports, and how many more (or fewer) jobs are in flight here since. `None` if it
-    /// reports none.
+    /// The load that the node reports, and how many jobs were in flight here then. `None` if it reports none.
     #[inline]
-    pub(crate) fn load(&self, node: NodeId) -> Option<(f64, i64)> {
-        let record = self.record(node).filter(|record| record.believed)?;
-        let load = record.report.as_ref()?.load?;
-        Some((f64::from(load), i64::from(self.jobs(node)) - i64::from(record.own_then)))
+    pub(crate) fn load(&self, node: NodeId) -> Option<(f64, u32)> {
+        let (report, own_then) = self.report_with_own(node)?;
+        Some((f64::from(report.load?), own_then))
+    }
+
+    /// Jobs that dispatchers which do not share counts had on the node when it last reported.
+    #[inline]
+    pub(crate) fn others(&self, node: NodeId) -> u32 {
+        let told = self.report_with_own(node).and_then(|(report, own)| Some((report.jobs?, own)));
+        told.map_or(0, |(jobs, own)| jobs.saturating_sub(own))
     }
 
     /// The node's jobs, those of dispatchers that do not share counts included as far as it reports them: as
     /// many as there were beyond the own ones then, and the own ones now.
     #[inline]
     pub(crate) fn jobs_of_all(&self, node: NodeId) -> u32 {
-        let others = self
-            .report(node)
-            .and_then(|report| report.jobs)
-            .map_or(0, |jobs| jobs.saturating_sub(self.record(node).map_or(0, |record| record.own_then)));
-        self.jobs(node).saturating_add(others)
+        self.jobs(node).saturating_add(self.others(node))
     }
 
     /// Adds a node; the slices of all later calls have room for it.

@@ -154,7 +154,9 @@ impl Scheduler {
             placement,
         };
         for _ in 0..RACES_MAX {
-            let Some(node) = self.algorithm.pick(&mut pick) else { break };
+            let Some(best) = self.algorithm.pick(&mut pick) else { break };
+            let stays = |current: &NodeId| stays(&*self.algorithm, &self.settings, &pick, *current, best);
+            let node = job.current.filter(stays).unwrap_or(best);
             let jobs = self.nodes.jobs(node);
             if self.nodes.reserve(node) {
                 self.algorithm.placed(&self.nodes, node, now);
@@ -351,4 +353,21 @@ fn others(nodes: &Nodes, avoid: &[NodeId]) -> bool {
         .filter(|(place, node)| nodes.is_member(**node) && !avoid[..*place].contains(node))
         .count();
     nodes.members().len() > avoided
+}
+
+/// Whether a job stays on the node that its client is on.
+fn stays(
+    algorithm: &dyn Algorithm,
+    settings: &Settings,
+    pick: &Pick<'_>,
+    current: NodeId,
+    best: NodeId,
+) -> bool {
+    let bonus = settings.current_bonus_percent;
+    if bonus == 0 || current == best || !pick.nodes.is_member(current) || !pick.is_open(current) {
+        return false;
+    }
+    let score = |node| algorithm.score(pick.nodes, node, pick.now);
+    let limit = |score: f64| score * (1.0 + f64::from(bonus) / 100.0);
+    score(current).zip(score(best)).is_some_and(|(current, best)| current <= limit(best))
 }

@@ -24,12 +24,20 @@ pub struct Settings {
     /// How much a share of failed jobs takes from a node's weight, for `orca-weighted`, in percent: 100 means that
     /// one failed job in ten counts as a tenth of the node's capacity.
     pub error_penalty_percent: u32,
-    /// Dispatchers that place jobs on the same nodes and share no counts, this one included; 0: found out from
-    /// what nodes report.
+    /// Dispatchers that place jobs on the same nodes and share no counts, this one included; 0: not known.
+    ///
+    /// `basic-li` and `aggressive-li` reckon arrivals from it, and find it out from reports if it is not known.
+    /// Policies that take the best of all nodes would all take the same: with c dispatchers, they imagine
+    /// up to c picks (at most 16), and take any one of these nodes.
     pub dispatchers: u16,
     /// How far above its share of the jobs a node may be, for `bounded-hash`: 125 means 1.25 times.
     /// Values below 100 are taken as 100.
     pub load_bound_percent: u32,
+    /// How much a client's next job is held on the node that it is on already
+    /// ([`Job::current`](evener_model::Job::current)), in percent: it stays unless its node's score with the job is more
+    /// than so much above that of the node that would be picked. 0: not at all. For policies that compare
+    /// nodes by a score; those that go by turn, by chance or by key pay no heed.
+    pub current_bonus_percent: u32,
     /// How long a node that is new or back takes to get its full share; zero: no time.
     pub slow_start: Duration,
     /// When a node is ejected for failing; `None`: never.
@@ -54,6 +62,7 @@ impl Default for Settings {
             error_penalty_percent: 100,
             dispatchers: 0,
             load_bound_percent: 125,
+            current_bonus_percent: 0,
             slow_start: Duration::ZERO,
             outlier: Some(Outlier::default()),
             report_expiry: Duration::from_secs(10),

@@ -10,12 +10,12 @@ use crate::{Order, Outlier, PickError, Scheduler, Settings, hash_bytes};
 
 /// Plays a script and returns the picks: names of nodes, `-` for no node, `full`.
 ///
-/// `settings`: a policy, then `tokens`, `variant=among`, `among=2`, `interval=10`, `choices=3`, `phase=2s`, `dispatchers=2`, `penalty=100`, `bound=150`, `slow=10s`, `panic=30`,
+/// `settings`: a policy, then `tokens`, `variant=among`, `among=2`, `interval=10`, `choices=3`, `phase=2s`, `dispatchers=2`, `penalty=100`, `bonus=50`, `bound=150`, `slow=10s`, `panic=30`,
 /// `eject=off` or `seed=7`. Without `slow` and `panic` there is neither.
 ///
 /// `nodes`: `name=weight` or `name=weight/jobs_max`, a name being one letter.
 ///
-/// `script`: `pick`, `pick*3`, `pick!ab` (avoiding a and b), `pick:key`; `ok:a`, `ok:a@20ms`, `fail:a`,
+/// `script`: `pick`, `pick*3`, `pick!ab` (avoiding a and b), `pick:key`, `pick@a` (for a client that is on a); `ok:a`, `ok:a@20ms`, `fail:a`,
 /// `fail:a*5` (jobs end); `join:a=2`, `leave:a`, `weight:a=3`, `drain:a`, `ready:a`, `down:a`, `up:a`; `wait:5s`;
 /// `policy:lc`; `report:a,jobs=3,load=0.5,health=0,credits=2,rate=10,errors=1,latency=20ms,age=1s`, any of these.
 pub(crate) fn run(settings: &str, nodes: &str, script: &str) -> String {
@@ -69,10 +69,13 @@ impl Stage {
 
     fn act_once(&mut self, word: &str) {
         if let Some(how) = word.strip_prefix("pick") {
+            let (how, current) =
+                how.split_once('@').map_or((how, None), |(how, on)| (how, on.chars().next()));
+            let current = current.map(id);
             let (how, avoid) = how.split_once('!').unwrap_or((how, ""));
             let avoid: Vec<NodeId> = avoid.chars().map(id).collect();
             let key = hash_bytes(how.trim_start_matches(':').as_bytes());
-            let pick = self.scheduler.pick(self.now, &Job { key, avoid: &avoid, ..Job::default() });
+            let pick = self.scheduler.pick(self.now, &Job { key, avoid: &avoid, current });
             self.picks.push(match pick {
                 Ok(node) => name(node).to_string(),
                 Err(PickError::NoNode) => "-".to_owned(),
@@ -129,6 +132,7 @@ fn parse_settings(text: &str) -> (Settings, u64) {
             Some(("phase", value)) => settings.phase = duration(value),
             Some(("dispatchers", value)) => settings.dispatchers = value.parse().unwrap(),
             Some(("penalty", value)) => settings.error_penalty_percent = value.parse().unwrap(),
+            Some(("bonus", value)) => settings.current_bonus_percent = value.parse().unwrap(),
             Some(("bound", value)) => settings.load_bound_percent = value.parse().unwrap(),
             Some(("slow", value)) => settings.slow_start = duration(value),
             Some(("panic", value)) => settings.panic_percent = value.parse().unwrap(),

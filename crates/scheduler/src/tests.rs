@@ -162,6 +162,21 @@ fn a_policy_that_is_replaced_hands_over_the_nodes() {
 }
 
 #[test]
+fn a_client_stays_on_its_node_unless_another_is_better_by_more() {
+    let picks = |settings: &str, script: &str| run(settings, "a=1 b=1", script);
+    // With the job, a would have two or three jobs and b one or two: at most half more is not more.
+    assert_eq!(picks("lc bonus=50", "pick!b pick@a"), "a b");
+    assert_eq!(picks("lc bonus=50", "pick!b*2 pick!a pick@a"), "a a b a");
+    assert_eq!(picks("lc", "pick!b*2 pick!a pick@a"), "a a b b");
+    assert_eq!(picks("twos bonus=100", "pick!b pick@a*2"), "a a b");
+    assert_eq!(picks("load-informed bonus=50", "report:a,load=0.4 report:b,load=0.3 pick@a pick"), "a b");
+    assert_eq!(picks("credits bonus=50", "report:a,credits=4 report:b,credits=5 pick@a pick"), "a b");
+    // Not on one that is not there, or is to be avoided, nor where nothing is compared.
+    assert_eq!(picks("lc bonus=900", "down:a pick@a pick@z up:a pick@a pick!a@a"), "b b a b");
+    assert_eq!(picks("rr bonus=900", "pick@b pick@a pick@a"), "a b a");
+}
+
+#[test]
 fn jobs_of_a_node_that_left_are_still_released() {
     let mut stage = Stage::new("wlc", "a=1");
     for word in ["pick", "leave:a", "ok:a"] {

@@ -38,6 +38,12 @@ fn picks_and_ends_do_not_allocate() {
         Settings { policy: Policy::WeightedRoundRobin, order: Order::Tokens, ..Settings::default() },
         Settings { policy: Policy::LoadInformed, variant: Variant::Least, ..Settings::default() },
         Settings { policy: Policy::LoadInformed, variant: Variant::Among, ..Settings::default() },
+        Settings {
+            policy: Policy::LeastJobs,
+            dispatchers: 5,
+            current_bonus_percent: 20,
+            ..Settings::default()
+        },
     ];
     let all = Policy::ALL.map(|policy| Settings { policy, ..Settings::default() });
     for settings in all.into_iter().chain(others) {
@@ -67,7 +73,8 @@ fn allocations_of_picks(settings: Settings, nodes: u32) -> u64 {
     for key in 0..5_000_u64 {
         now += Duration::from_millis(7);
         let avoid = [NodeId((key % 3) as u32)];
-        let job = Job { key: key / 5, avoid: if key % 4 == 0 { &avoid } else { &[] }, ..Job::default() };
+        let job =
+            Job { key: key / 5, avoid: if key % 4 == 0 { &avoid } else { &[] }, current: Some(NodeId(3)) };
         if let Ok(node) = scheduler.pick(now, &job) {
             in_flight.push(node);
         }

@@ -77,4 +77,8 @@ impl<M: Measure> Algorithm for Probes<M> {
             None => self.best_of_all(pick),
         }
     }
+
+    fn score(&self, nodes: &Nodes, node: NodeId, now: Time) -> Option<f64> {
+        Some(self.measure.score(nodes, node, nodes.jobs(node), now))
+    }
 }

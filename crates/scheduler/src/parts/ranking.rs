@@ -4,6 +4,7 @@ use std::time::Duration;
 use evener_model::{NodeId, Time};
 
 use super::Tournament;
+use crate::Settings;
 use crate::explain::{Candidate, Placement};
 use crate::hash::mix2;
 use crate::nodes::{Nodes, Standing, UNIT};
@@ -19,6 +20,9 @@ const FINALISTS: usize = 3;
 const STALE_MAX: usize = 16;
 /// A node of weight 1 that has had a turn among equals has its next after this.
 const TURN: u64 = 1 << 24;
+
+/// Picks that are imagined, so that dispatchers do not all take the same node.
+const IMAGINED_MAX: u16 = 16;
 
 /// Jobs above this count as this many, so that ranks cannot overflow.
 const JOBS_MAX: u32 = 1 << 24;
@@ -59,7 +63,7 @@ impl Rank {
 
     /// As scores are shown: in jobs for a weight of 1, in seconds, or as a load.
     #[inline]
-    fn score(self) -> f32 {
+    fn shown(self) -> f32 {
         if self.divisor == 0 {
             f64::from_bits(self.number) as f32
         } else {
@@ -81,8 +85,20 @@ pub(crate) trait Measure: fmt::Debug + Send {
     }
 
     /// The rank as it is shown: less is better.
-    fn score(&self, rank: Rank) -> f32 {
-        rank.score()
+    fn shown(&self, rank: Rank) -> f32 {
+        rank.shown()
+    }
+
+    /// The score with the job included, by which what a job gains from another node is judged: for ranks of jobs
+    /// `(jobs + 1) · handicap / weight`.
+    fn score(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> f64 {
+        let rank = self.rank(nodes, node, jobs, now);
+        if rank.divisor == 0 {
+            f64::from_bits(rank.number)
+        } else {
+            let standing = nodes.standing(node);
+            (f64::from(jobs) + 1.0) * f64::from(standing.handicap) / f64::from(standing.weight.max(1) * UNIT)
+        }
     }
 
     /// Remembers that a node was compared.
@@ -90,7 +106,7 @@ pub(crate) trait Measure: fmt::Debug + Send {
     fn explain(&self, pick: &mut Pick<'_>, node: NodeId, jobs: u32, rank: Rank) {
         let weight = pick.nodes.standing(node).weight;
         let latency = if rank.divisor == 0 { self.latency(pick.nodes, node) } else { None };
-        pick.placement.compare(Candidate { node, jobs, weight, score: self.score(rank), latency });
+        pick.placement.compare(Candidate { node, jobs, weight, score: self.shown(rank), latency });
     }
 }
 
@@ -111,6 +127,11 @@ pub(crate) fn cost(standing: &Standing, nanos: u64, jobs: u32) -> Rank {
 /// Equals take turns, by weight where the measure weighs: each has a time at which it is due, which a pick
 /// moves on. The first times come from the seed, so that schedulers that share counts do not all
 /// begin with the same node.
+///
+/// With c dispatchers that share no counts (see [`Settings::dispatchers`]), it imagines up to c picks, each on the
+/// counts that the ones before would leave, and takes the last: any one of c nodes, which the others take too.
+///
+/// Source of that: Haney and Madsen, Load-balancing for MySQL, 2003, 3.8, with a loop that runs.
 #[derive(Debug)]
 pub(crate) struct Ranking<M> {
     measure: M,
@@ -123,6 +144,11 @@ pub(crate) struct Ranking<M> {
     seen: Vec<u32>,
     in_tree: bool,
     next: usize,
+    /// Picks to be imagined at the most, the real one included.
+    imagined_max: u16,
+    /// Imagined jobs on each node, and the nodes that have any: none between picks.
+    imagined: Vec<u32>,
+    imagined_on: Vec<NodeId>,
 }
 
 impl<M: Measure> Ranking<M> {
@@ -136,6 +162,9 @@ impl<M: Measure> Ranking<M> {
             seen: Vec::new(),
             in_tree: false,
             next: 0,
+            imagined_max: 1,
+            imagined: Vec::new(),
+            imagined_on: Vec::with_capacity(usize::from(IMAGINED_MAX)),
         }
     }
 
@@ -153,6 +182,7 @@ impl<M: Measure> Ranking<M> {
     fn enter(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
         let jobs = nodes.jobs(node);
         self.seen[node.index()] = jobs;
+        let jobs = jobs.saturating_add(self.imagined[node.index()]);
         if !nodes.is_member(node) || jobs >= nodes.standing(node).jobs_max {
             self.tree.clear(node);
         } else {
@@ -161,12 +191,31 @@ impl<M: Measure> Ranking<M> {
         }
     }
 
-    fn scan(&self, pick: &mut Pick<'_>) -> Option<NodeId> {
+    /// Imagines a job on a node.
+    fn imagine(&mut self, node: NodeId) {
+        self.imagined[node.index()] += 1;
+        self.imagined_on.push(node);
+    }
+
+    fn scan(&mut self, pick: &mut Pick<'_>, imagined: u16) -> Option<NodeId> {
+        let mut found = self.best(pick, Placement::CANDIDATES_MAX)?;
+        for _ in 0..imagined {
+            self.imagine(found);
+            // If all are full with these jobs, the last of them is as good as any.
+            let Some(next) = self.best(pick, 0) else { break };
+            found = next;
+        }
+        while let Some(node) = self.imagined_on.pop() {
+            self.imagined[node.index()] = 0;
+        }
+        Some(found)
+    }
+
+    fn best(&self, pick: &mut Pick<'_>, mut room: usize) -> Option<NodeId> {
         let nodes = pick.nodes;
         let mut best: Option<(Rank, NodeId)> = None;
-        let mut room = Placement::CANDIDATES_MAX;
         for &member in nodes.members() {
-            let jobs = nodes.jobs(member);
+            let jobs = nodes.jobs(member).saturating_add(self.imagined[member.index()]);
             if jobs >= nodes.standing(member).jobs_max || pick.is_avoided(member) {
                 continue;
             }
@@ -186,7 +235,7 @@ impl<M: Measure> Ranking<M> {
         best.map(|(_, node)| node)
     }
 
-    fn pick_in_tree(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {
+    fn pick_in_tree(&mut self, pick: &mut Pick<'_>, imagined: u16) -> Option<NodeId> {
         let members = pick.nodes.members();
         for _ in 0..TOUR {
             self.next = if self.next + 1 < members.len() { self.next + 1 } else { 0 };
@@ -195,9 +244,19 @@ impl<M: Measure> Ranking<M> {
         for &node in pick.avoid {
             self.tree.clear(node);
         }
-        let found = self.winner(pick);
+        let mut found = self.winner(pick);
         if let Some(node) = found {
             self.explain(pick, node);
+        }
+        for _ in 0..imagined {
+            let Some(node) = found else { break };
+            self.imagine(node);
+            self.enter(pick.nodes, node, pick.now);
+            found = self.winner(pick).or(found);
+        }
+        while let Some(node) = self.imagined_on.pop() {
+            self.imagined[node.index()] = 0;
+            self.enter(pick.nodes, node, pick.now);
         }
         for &node in pick.avoid {
             self.enter(pick.nodes, node, pick.now);
@@ -227,10 +286,15 @@ impl<M: Measure> Ranking<M> {
 }
 
 impl<M: Measure> Algorithm for Ranking<M> {
+    fn configure(&mut self, settings: &Settings) {
+        self.imagined_max = settings.dispatchers.clamp(1, IMAGINED_MAX);
+    }
+
     fn weighed(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
         while self.due.len() <= node.index() {
             self.due.push(0);
             self.seen.push(0);
+            self.imagined.push(0);
         }
         if nodes.is_member(node) && self.due[node.index()] == 0 {
             let part = mix2(self.seed, u64::from(node.0)) >> 40;
@@ -255,9 +319,17 @@ impl<M: Measure> Algorithm for Ranking<M> {
     }
 
     fn pick(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {
-        let found = if self.in_tree { self.pick_in_tree(pick) } else { None };
+        let imagined = match self.imagined_max {
+            0 | 1 => 0,
+            max => pick.rng.below(u64::from(max)) as u16,
+        };
+        let found = if self.in_tree { self.pick_in_tree(pick, imagined) } else { None };
         // The tree knows of no open node: others may have made room.
-        found.or_else(|| self.scan(pick))
+        found.or_else(|| self.scan(pick, imagined))
+    }
+
+    fn score(&self, nodes: &Nodes, node: NodeId, now: Time) -> Option<f64> {
+        Some(self.measure.score(nodes, node, nodes.jobs(node), now))
     }
 
     fn placed(&mut self, nodes: &Nodes, node: NodeId, now: Time) {

@@ -42,13 +42,21 @@ impl Measure for Credits {
     }
 
     /// Credits with a minus, so that less is better; what is behind, and far behind, of the others.
-    fn score(&self, rank: Rank) -> f32 {
+    fn shown(&self, rank: Rank) -> f32 {
         let number = rank.number / u64::from(rank.divisor);
         let in_units = |number: u64| number as f32 / UNIT as f32;
         if number < CLASS {
             -in_units(CREDITS_MAX * u64::from(UNIT) - number)
         } else {
             in_units(number % CLASS) + if number < 2 * CLASS { 0.0 } else { CREDITS_MAX as f32 }
+        }
+    }
+
+    /// What a job takes of the credits that are left: all of them, or more, where there are none.
+    fn score(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> f64 {
+        match self.shown(self.rank(nodes, node, jobs, now)) {
+            left if left < 0.0 => 1.0 / f64::from(-left),
+            behind => 1.0 + f64::from(behind),
         }
     }
 }

@@ -54,6 +54,10 @@ impl Measure for Reported {
     fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, _now: Time) -> Rank {
         score(nodes, node, jobs, false)
     }
+
+    fn score(&self, nodes: &Nodes, node: NodeId, jobs: u32, _now: Time) -> f64 {
+        with_job(nodes, node, score(nodes, node, jobs, false))
+    }
 }
 
 impl Measure for Artificial {
@@ -61,15 +65,26 @@ impl Measure for Artificial {
     fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, _now: Time) -> Rank {
         score(nodes, node, jobs, true)
     }
+
+    fn score(&self, nodes: &Nodes, node: NodeId, jobs: u32, _now: Time) -> f64 {
+        with_job(nodes, node, score(nodes, node, jobs, true))
+    }
+}
+
+/// A score with the job to come.
+fn with_job(nodes: &Nodes, node: NodeId, rank: Rank) -> f64 {
+    f64::from_bits(rank.number) + nodes.load_per_job(node)
 }
 
 fn score(nodes: &Nodes, node: NodeId, jobs: u32, artificial: bool) -> Rank {
     let handicap = f64::from(nodes.standing(node).handicap) / f64::from(UNIT);
     let per_job = nodes.load_per_job(node);
     let load = match nodes.load(node) {
-        Some((load, since)) if artificial => (load + per_job * since as f64).max(0.0),
+        Some((load, own_then)) if artificial => {
+            (load + per_job * (f64::from(jobs) - f64::from(own_then))).max(0.0)
+        }
         Some((load, _)) => load,
-        None => per_job * f64::from(jobs.max(nodes.jobs_of_all(node))),
+        None => per_job * (f64::from(jobs) + f64::from(nodes.others(node))),
     };
     // In this order, so that equal loads without a handicap stay equal.
     Rank::real(load * handicap + per_job * (handicap - 1.0))
@@ -145,6 +160,10 @@ impl Algorithm for Among {
         self.look(pick.nodes, |member| pick.is_open(member));
         self.stale = true;
         self.draw(pick)
+    }
+
+    fn score(&self, nodes: &Nodes, node: NodeId, _now: Time) -> Option<f64> {
+        Some(with_job(nodes, node, score(nodes, node, nodes.jobs(node), false)))
     }
 
     fn reported(&mut self, _nodes: &Nodes, _node: NodeId, _now: Time) {

@@ -58,6 +58,12 @@ pub(crate) trait Algorithm: fmt::Debug + Send {
     /// A job of a node ended, and its latency and failures are known.
     fn finished(&mut self, _nodes: &Nodes, _node: NodeId, _now: Time) {}
 
+    /// How good a member is for a job, the job included: less is better, never below 0. `None` for policies that do
+    /// not compare nodes by such a score.
+    fn score(&self, _nodes: &Nodes, _node: NodeId, _now: Time) -> Option<f64> {
+        None
+    }
+
     /// A node said how it is, or what it said is believed no longer: [`Nodes::report`] has what holds now,
     /// [`Nodes::jobs`] the jobs of all dispatchers here. If its health let it in or took it out,
     /// `weighed` has been told before.
@@ -66,6 +72,12 @@ pub(crate) trait Algorithm: fmt::Debug + Send {
 
 /// The algorithm that settings ask for.
 pub(crate) fn build(settings: &Settings, seed: u64) -> Box<dyn Algorithm> {
+    let mut algorithm = kind(settings, seed);
+    algorithm.configure(settings);
+    algorithm
+}
+
+fn kind(settings: &Settings, seed: u64) -> Box<dyn Algorithm> {
     match (settings.policy, settings.order) {
         (Policy::RoundRobin, _) => Box::new(round_robin::RoundRobin::default()),
         (Policy::WeightedRoundRobin, Order::Smooth) => Box::new(weighted_round_robin::Smooth::default()),

@@ -116,6 +116,8 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
             policy,
             order,
             variant,
+            dispatchers: u16::from(choices) - 1,
+            current_bonus_percent: 30,
             choices,
             slow_start: Duration::from_secs(if slow { 3 } else { 0 }),
             outlier,
@@ -246,7 +248,9 @@ impl World {
             .filter(|node| self.nodes[node].spec.jobs_max.is_none_or(|max| self.counts.jobs(*node) < max))
             .collect();
         let before = self.total();
-        let pick = self.scheduler.pick(self.now, &Job { key, avoid, ..Job::default() });
+        // Some clients are on a node already, which may not be there.
+        let current = key.is_multiple_of(3).then(|| id((key >> 8) as u32 % IDS));
+        let pick = self.scheduler.pick(self.now, &Job { key, avoid, current });
         match pick {
             Ok(node) => {
                 assert!(open.contains(&node), "picked {node}, open are {open:?} of {members:?}");

@@ -56,6 +56,41 @@ proptest! {
         }
     }
 
+    /// With several dispatchers, the pick is one of those that they would make one after the other.
+    #[test]
+    fn dispatchers_pick_among_the_best(
+        which in 0..BY_COUNT.len(),
+        weights in prop_oneof![prop::collection::vec(1..9_u64, 1..20), prop::collection::vec(1..257_u64, 65..150)],
+        dispatchers in 2..6_u16,
+        steps in prop::collection::vec((any::<usize>(), 0..5_u8), 1..300),
+        seed: u64,
+    ) {
+        let policy = BY_COUNT[which];
+        let mut pool = Pool::new(Settings { dispatchers, ..settings(policy) }, seed, &weights);
+        for (place, what) in steps {
+            if what < 2 {
+                pool.finish(place);
+                continue;
+            }
+            let jobs: Vec<u64> =
+                (0..weights.len()).map(|node| u64::from(pool.counts.jobs(NodeId(node as u32)))).collect();
+            let mut after = jobs.clone();
+            let score = |node: usize, jobs: u64| {
+                let (number, divisor) = score(policy, jobs, weights[node]);
+                number as f64 / divisor as f64
+            };
+            let mut worst = 0.0_f64;
+            for _ in 0..dispatchers {
+                let least = |a: &usize, b: &usize| score(*a, after[*a]).total_cmp(&score(*b, after[*b]));
+                let best = (0..weights.len()).min_by(least).unwrap();
+                worst = worst.max(score(best, after[best]));
+                after[best] += 1;
+            }
+            let node = pool.pick(0).unwrap().index();
+            prop_assert!(score(node, jobs[node]) <= worst, "picked {node} of {jobs:?} by {weights:?}");
+        }
+    }
+
     /// Two schedulers on the same counts keep every limit and release every place.
     #[test]
     fn two_schedulers_share_counts(
@@ -138,6 +173,23 @@ fn threads_share_counts() {
         }
     });
     assert!((0..4).all(|node| counts.jobs(NodeId(node)) == 0));
+}
+
+/// With several dispatchers that know of each other, the second best is picked about as often as the best.
+#[test]
+fn dispatchers_spread_over_the_best() {
+    for nodes in [8, 80] {
+        let pick = |seed| {
+            let counts = Arc::new(JobCounts::new(nodes));
+            (2..nodes as u32).for_each(|node| assert!(counts.reserve(NodeId(node), None)));
+            assert!(counts.reserve(NodeId(2), None));
+            let settings = Settings { dispatchers: 2, ..settings(Policy::LeastJobs) };
+            Pool::sharing(counts, settings, seed, &vec![1; nodes], None).pick(0).unwrap().0
+        };
+        let mut seen = [0; 2];
+        (0..200).for_each(|seed| seen[pick(seed) as usize] += 1);
+        assert!(seen.iter().all(|picks| (70..130).contains(picks)), "{seen:?}");
+    }
 }
 
 /// With several dispatchers that begin at once, equals are not taken in the same order.
