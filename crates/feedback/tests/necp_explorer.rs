@@ -342,8 +342,32 @@ impl World {
                 self.send(self.connection, Packet::Closed { at_agent: true });
             }
             (Network::Rough, 3) if !self.is_cut() => self.cut_at = Some(self.now),
-            (Network::Hostile, 3..12) if !self.recordings.is_empty() => self.replay(),
+            (Network::Hostile, 3) => self.impersonate(),
+            (Network::Hostile, 4..12) if !self.recordings.is_empty() => self.replay(),
             _ => {}
+        }
+    }
+
+    /// Somebody connects and says what the agent once said, from some INIT on.
+    fn impersonate(&mut self) {
+        let is_init = |(from_agent, bytes): &(bool, Vec<u8>)| *from_agent && bytes.get(5) == Some(&1);
+        let inits = self.recordings.iter().enumerate().filter(|(_, recording)| is_init(recording));
+        let inits: Vec<usize> = inits.map(|(place, _)| place).collect();
+        if inits.is_empty() {
+            return;
+        }
+        let from = *self.rng.pick(&inits);
+        let said = self.recordings[from..].iter().filter(|(from_agent, _)| *from_agent).take(10);
+        let said: Vec<Vec<u8>> = said.map(|(_, bytes)| bytes.clone()).collect();
+        let (seed, nonce) = (self.rng.below(u64::MAX), self.nonce());
+        let mut director = Director::new(director_settings(self.network), AGENT, self.now, seed, nonce);
+        for bytes in said {
+            director.received(self.now, &bytes, &mut self.exceptions);
+            let event = director.poll();
+            self.check(
+                matches!(event, None | Some(DirectorEvent::Ended(_))),
+                "nobody can speak for the agent",
+            );
         }
     }
 
@@ -491,6 +515,7 @@ fn explore(network: Network, seed: u64) -> u32 {
     world.opened
 }
 
+#[expect(clippy::disallowed_methods, reason = "which seeds to run is for who runs them to say")]
 fn seeds() -> impl Iterator<Item = u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let only: Option<u64> = number("EXPLORE_SEED");

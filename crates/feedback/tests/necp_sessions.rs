@@ -457,6 +457,30 @@ fn exceptions_are_kept_for_as_long_as_asked() {
 }
 
 #[test]
+fn what_is_asked_for_again_is_not_undone_by_what_was_asked_before() {
+    let mut pair = pair(keyed());
+    pair.run(1);
+    let exception = except([10, 1, 0, 0], 16, 0, Scope::Local);
+    pair.agent.except(pair.now, exception);
+    pair.talk();
+    // This is lost on its way, and would be said again.
+    pair.agent.delete_exception(pair.now, exception.flows);
+    pair.agent.stop(pair.now, HTTP);
+    pair.agent.output().clear();
+    pair.agent.except(pair.now, exception);
+    pair.agent.start(pair.now, service(HTTP));
+    pair.run(30);
+    assert!(pair.exceptions.spares(pair.now, AGENT, &from([10, 1, 2, 3])));
+    assert!(!pair.heard().contains(&DirectorEvent::Stopped(HTTP)));
+    // So would this, and it takes everything with it.
+    pair.agent.reset_exceptions(pair.now);
+    pair.agent.output().clear();
+    pair.agent.except(pair.now, exception);
+    pair.run(30);
+    assert!(pair.exceptions.spares(pair.now, AGENT, &from([10, 1, 2, 3])));
+}
+
+#[test]
 fn a_node_speaks_for_others_only_if_it_may() {
     let mut pair = pair(open());
     pair.talk();

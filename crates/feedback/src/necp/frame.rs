@@ -116,6 +116,12 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
+    /// Whether the request was not acted upon for what it was, whatever it asked for.
+    pub const fn is_rejection(self) -> bool {
+        let why = Flags::VERSION_MISMATCH.with(Flags::AUTH_REQUIRED).with(Flags::BAD_SEQUENCE_NUMBER);
+        self.has(Flags::ERROR) && self.0 & why.0 != 0
+    }
+
     /// Both.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)

@@ -300,7 +300,7 @@ impl Agent {
             Opcode::Keepalive => self.answer(id, units, values),
             Opcode::KeepaliveAck => {
                 // Not understood is not answered: if it lasts, the connection has to begin anew.
-                if flags.has(Flags::BAD_SEQUENCE_NUMBER) || flags.has(Flags::AUTH_REQUIRED) {
+                if flags.is_rejection() {
                     self.link.bad_messages += 1;
                 } else if self.pulse.answered(id).is_some() {
                     // Only a director that goes on talking ends the series of failures.
@@ -407,16 +407,18 @@ impl Agent {
         let is_answered = |request: &Request| request.id == id && request.opcode.answer() == Some(opcode);
         let Some(place) = self.requests.iter().position(is_answered) else { return };
         let request = self.requests.remove(place);
-        if flags.has(Flags::ERROR.with(Flags::BAD_SEQUENCE_NUMBER)) {
-            // It was overtaken on the way: it holds still, with a new number.
-            self.link.bad_messages += 1;
-            return self.request(now, request.opcode, request.units);
-        }
         if flags.has(Flags::ERROR.with(Flags::AUTH_REQUIRED)) {
             return self.close(now, Reason::Unauthenticated);
         }
+        // Overtaken or damaged on the way: it holds still, with a new number. A refusal would say of what.
+        if flags.is_rejection() || flags.has(Flags::ERROR) && units.count() == 0 {
+            self.link.bad_messages += 1;
+            return self.request(now, request.opcode, request.units);
+        }
         match opcode {
-            Opcode::ExceptionResp => self.events.push_back(AgentEvent::Exceptions(units.collect())),
+            Opcode::ExceptionResp if !flags.has(Flags::ERROR) => {
+                self.events.push_back(AgentEvent::Exceptions(units.collect()))
+            }
             Opcode::StartAck if flags.has(Flags::ERROR) => {
                 let refused = units.filter_map(Service::from_unit).map(AgentEvent::Refused);
                 self.events.extend(refused);

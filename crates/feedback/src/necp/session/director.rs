@@ -390,7 +390,7 @@ impl Director {
     }
 
     fn answered(&mut self, now: Time, id: u16, flags: Flags, units: Units<'_>) {
-        if flags.has(Flags::BAD_SEQUENCE_NUMBER) || flags.has(Flags::AUTH_REQUIRED) {
+        if flags.is_rejection() {
             // Not understood is not answered: if it lasts, the connection has to begin anew.
             self.link.bad_messages += 1;
             return;
