@@ -317,6 +317,8 @@ pub fn write(
     units: impl IntoIterator<Item = Unit>,
 ) {
     let start = out.len();
+    // What only this function can know.
+    let flags = Flags(flags.0 & !(Flags::BASIC_PAYLOAD.0 | Flags::CREDENTIAL.0));
     let mut header = Header {
         flags: if sign.is_some() { flags.with(Flags::CREDENTIAL) } else { flags },
         version: VERSION,
