@@ -4,6 +4,7 @@ mod arrivals;
 mod check;
 mod experiment;
 mod node;
+pub mod papers;
 mod queue;
 mod random;
 mod record;
