@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::document::{Document, Located, read};
-use super::policy::{Entry, Wrong};
+use super::policy::{Wrong, contender};
 use super::{Contender, Experiment, Point};
 use crate::Scenario;
 use crate::check::Finding;
@@ -25,7 +25,7 @@ const RUNS_MAX: usize = 100_000;
 const JOBS_MAX: f64 = 1e11;
 /// Jobs in each run of a quick experiment, about.
 const QUICK_JOBS: f64 = 20_000.0;
-/// Replications of a quick experiment.
+/// Replications of a quick experiment, if none are asked for.
 const QUICK_REPLICATIONS: u32 = 3;
 
 /// What the caller says instead of the file.
@@ -113,6 +113,9 @@ impl Experiment {
                 "`rates` says the same",
                 Some("leave out one of them".into()),
             ));
+        }
+        if overrides.quick && overrides.replications.is_none() {
+            experiment.replications = experiment.replications.min(QUICK_REPLICATIONS);
         }
         let found = experiment.complete(sweep, overrides.quick);
         errors.extend(found.into_iter().map(|finding| document.locate(finding)));
@@ -216,9 +219,8 @@ impl Experiment {
         findings
     }
 
-    /// Few replications, and all times that say when something happens shortened alike, so that jobs are few.
+    /// Shortens all times that say when something happens alike, so that jobs are few.
     fn hurry(&mut self) {
-        self.replications = self.replications.min(QUICK_REPLICATIONS);
         let jobs =
             self.points.iter().map(|point| self.scenario_at(point).jobs_expected()).fold(0.0, f64::max);
         let factor = QUICK_JOBS / jobs;
@@ -279,7 +281,7 @@ fn contenders(document: &Document<'_>, errors: &mut Vec<Located>) -> Vec<Contend
     let mut contenders: Vec<Contender> = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         let path = format!("policies[{index}]");
-        match Entry::read(entry, &path) {
+        match contender(entry, &path) {
             Ok(contender) if contenders.iter().any(|other| other.label == contender.label) => {
                 let message = format!("\"{}\" is there already", contender.label);
                 let help = "tell them apart with `label`".to_owned();

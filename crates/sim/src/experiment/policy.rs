@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use evener_scheduler::{Order, Outlier, Policy, Settings};
+use evener_scheduler::{Order, Outlier, Policy, Settings, Variant};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -39,10 +39,7 @@ impl Contender {
     }
 }
 
-/// One entry of `policies`: a name, or a table.
-pub(super) struct Entry;
-
-/// What is wrong with an entry.
+/// What is wrong with an entry of `policies`.
 pub(super) enum Wrong {
     /// Its form.
     Form(Located),
@@ -50,26 +47,23 @@ pub(super) enum Wrong {
     Value(Finding),
 }
 
-impl Entry {
-    pub(super) fn read(entry: &Spanned<DeValue<'_>>, path: &str) -> Result<Contender, Wrong> {
-        let name = entry.get_ref().as_str();
-        let options = match name {
-            Some(name) => Options { policy: name.to_owned(), ..Options::default() },
-            None if entry.get_ref().is_table() => read(entry, path, &[]).map_err(Wrong::Form)?,
-            None => {
-                let message = "expected the name of a policy, or a table with its settings".into();
-                return Err(Wrong::Value(Finding {
-                    is_warning: false,
-                    key: path.into(),
-                    message,
-                    help: None,
-                }));
-            }
-        };
-        options.contender().map_err(|bad| {
-            let key = if name.is_some() { path.to_owned() } else { format!("{path}.{}", bad.key) };
-            Wrong::Value(Finding { is_warning: false, key, message: bad.message, help: bad.help })
-        })
+/// Reads an entry of `policies`: a name, or a table.
+pub(super) fn contender(entry: &Spanned<DeValue<'_>>, path: &str) -> Result<Contender, Wrong> {
+    let value = |key, message, help| Wrong::Value(Finding { is_warning: false, key, message, help });
+    match entry.get_ref() {
+        DeValue::String(name) => {
+            let options = Options { policy: name.to_string(), ..Options::default() };
+            options.contender().map_err(|bad| value(path.to_owned(), bad.message, bad.help))
+        }
+        DeValue::Table(_) => {
+            let options: Options = read(entry, path, &[]).map_err(Wrong::Form)?;
+            let key = |bad: &Bad| format!("{path}.{}", bad.key);
+            options.contender().map_err(|bad| value(key(&bad), bad.message, bad.help))
+        }
+        _ => {
+            let message = "expected the name of a policy, or a table with its settings";
+            Err(value(path.to_owned(), message.to_owned(), None))
+        }
     }
 }
 
@@ -80,9 +74,19 @@ struct Options {
     policy: String,
     label: Option<String>,
     order: Option<String>,
+    variant: Option<String>,
+    among: Option<u8>,
+    interval: Option<f64>,
     choices: Option<u8>,
     #[serde(default, with = "humantime_serde")]
     phase: Option<Duration>,
+    #[serde(alias = "error_penalty")]
+    error_penalty: Option<f64>,
+    dispatchers: Option<u16>,
+    #[serde(alias = "current_bonus")]
+    current_bonus: Option<f64>,
+    #[serde(default, with = "humantime_serde", alias = "report_expiry")]
+    report_expiry: Option<Duration>,
     #[serde(alias = "load_bound")]
     load_bound: Option<f64>,
     #[serde(default, with = "humantime_serde", alias = "slow_start")]
@@ -141,33 +145,70 @@ struct Bad {
 impl Options {
     fn contender(self) -> Result<Contender, Bad> {
         if self.policy == CENTRAL {
-            return Ok(Contender { label: self.label.unwrap_or(self.policy), dispatch: Dispatch::Central });
+            let label = self.label.unwrap_or(self.policy);
+            return Ok(Contender { label, dispatch: Dispatch::Central });
         }
         let Ok(policy) = self.policy.parse::<Policy>() else { return Err(unknown(&self.policy)) };
         let mut settings = Settings { policy, ..Settings::default() };
+        let mut said = self.tune(&mut settings)?;
+        if let Some(eject) = self.eject {
+            settings.outlier = eject.outlier()?;
+            said.push(if settings.outlier.is_some() { "own ejection" } else { "no ejection" }.into());
+        }
+        let suffix = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
+        let label = self.label.unwrap_or_else(|| format!("{policy}{suffix}"));
+        Ok(Contender { label, dispatch: Dispatch::Scheduler(settings) })
+    }
+
+    /// Sets what is said, and says it again for the label.
+    fn tune(&self, settings: &mut Settings) -> Result<Vec<String>, Bad> {
         let mut said = Vec::new();
         if let Some(order) = &self.order {
-            settings.order = order.parse().map_err(|_| {
-                bad(
-                    "order",
-                    format!("expected \"{}\" or \"{}\", found \"{order}\"", Order::Smooth, Order::Tokens),
-                )
-            })?;
+            let names = format!("\"{}\" or \"{}\"", Order::Smooth, Order::Tokens);
+            settings.order = order.parse().map_err(|_| no_name("order", &names, order))?;
             said.push(order.clone());
+        }
+        if let Some(variant) = &self.variant {
+            let names =
+                [Variant::Least, Variant::Among, Variant::Artificial].map(|name| format!("\"{name}\""));
+            settings.variant =
+                variant.parse().map_err(|_| no_name("variant", &names.join(" or "), variant))?;
+            said.push(variant.clone());
+        }
+        if let Some(among) = self.among {
+            settings.among = within("among", among, 1, 16)?;
+            said.push(format!("among {among}"));
+        }
+        if let Some(interval) = self.interval {
+            settings.interval_percent = percent(within("interval", interval, 0.0, 10.0)?);
+            said.push(format!("interval {interval}"));
         }
         if let Some(choices) = self.choices {
             settings.choices = within("choices", choices, 1, 16)?;
             said.push(format!("{choices} choices"));
         }
         if let Some(phase) = self.phase {
-            if phase.is_zero() {
-                return Err(bad("phase", "expected a duration above 0".into()));
-            }
-            settings.phase = phase;
+            settings.phase = positive("phase", phase)?;
             said.push(format!("phase {phase:?}"));
         }
+        if let Some(penalty) = self.error_penalty {
+            settings.error_penalty_percent = percent(within("error-penalty", penalty, 0.0, 100.0)?);
+            said.push(format!("error penalty {penalty}"));
+        }
+        if let Some(dispatchers) = self.dispatchers {
+            settings.dispatchers = within("dispatchers", dispatchers, 0, 1024)?;
+            said.push(format!("{dispatchers} dispatchers"));
+        }
+        if let Some(bonus) = self.current_bonus {
+            settings.current_bonus_percent = percent(within("current-bonus", bonus, 0.0, 100.0)?);
+            said.push(format!("current bonus {bonus}"));
+        }
+        if let Some(expiry) = self.report_expiry {
+            settings.report_expiry = positive("report-expiry", expiry)?;
+            said.push(format!("reports for {expiry:?}"));
+        }
         if let Some(bound) = self.load_bound {
-            settings.load_bound_percent = (within("load-bound", bound, 1.0, 10.0)? * 100.0).round() as u32;
+            settings.load_bound_percent = percent(within("load-bound", bound, 1.0, 10.0)?);
             said.push(format!("bound {bound}"));
         }
         if let Some(slow_start) = self.slow_start {
@@ -178,23 +219,17 @@ impl Options {
             settings.panic_percent = within("panic-threshold", percent, 0, 100)?;
             said.push(format!("panic {percent} %"));
         }
-        match self.eject {
-            None => {}
-            Some(Eject::Word(word)) if word == "off" => {
-                settings.outlier = None;
-                said.push("no ejection".into());
-            }
-            Some(Eject::Word(word)) => {
-                return Err(bad("eject", format!("expected \"off\" or a table, found \"{word}\"")));
-            }
-            Some(Eject::Table(options)) => {
-                settings.outlier = Some(options.outlier()?);
-                said.push("own ejection".into());
-            }
+        Ok(said)
+    }
+}
+
+impl Eject {
+    fn outlier(self) -> Result<Option<Outlier>, Bad> {
+        match self {
+            Eject::Word(word) if word == "off" => Ok(None),
+            Eject::Word(word) => Err(bad("eject", format!("expected \"off\" or a table, found \"{word}\""))),
+            Eject::Table(options) => options.outlier().map(Some),
         }
-        let suffix = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
-        let label = self.label.unwrap_or_else(|| format!("{policy}{suffix}"));
-        Ok(Contender { label, dispatch: Dispatch::Scheduler(settings) })
     }
 }
 
@@ -216,6 +251,22 @@ fn within<T: PartialOrd + std::fmt::Display>(key: &'static str, value: T, from: 
         return Ok(value);
     }
     Err(bad(key, format!("expected {from} to {to}, found {value}")))
+}
+
+/// 1.25 is 125 %.
+fn percent(share: f64) -> u32 {
+    (share * 100.0).round() as u32
+}
+
+fn positive(key: &'static str, duration: Duration) -> Result<Duration, Bad> {
+    if duration.is_zero() {
+        return Err(bad(key, "expected a duration above 0".into()));
+    }
+    Ok(duration)
+}
+
+fn no_name(key: &'static str, names: &str, found: &str) -> Bad {
+    bad(key, format!("expected {names}, found \"{found}\""))
 }
 
 fn bad(key: &'static str, message: String) -> Bad {

@@ -10,6 +10,9 @@ use super::table::{difference_text, estimate_text, heading, load, losses};
 /// Plots of jobs over time at the most; with more, only those of the last load are drawn.
 const TIME_PLOTS_MAX: usize = 48;
 
+/// How far up plots of times reach: so many times the highest point of the lowest line.
+const TIMES_BEST_MAX: f64 = 20.0;
+
 /// The figures that have a plot over the load.
 const CURVES: [Measure; 6] =
     [Measure::Mean, Measure::P50, Measure::P99, Measure::P999, Measure::Throughput, Measure::Imbalance];
@@ -77,7 +80,8 @@ fn legend(out: &mut String, names: &[&str]) {
 
 /// Each figure against the load.
 fn curves(out: &mut String, results: &Results) {
-    out.push_str("<h2>Against the load</h2>\n<p class=\"note\">Bands are 95 % intervals. Times have a logarithmic scale.</p>\n");
+    out.push_str("<h2>Against the load</h2>\n<p class=\"note\">Bands are 95 % intervals. Times have a logarithmic scale; what leaves a plot at its \
+         upper end is more than 20 times the best.</p>\n");
     out.push_str("<div class=\"plots\">\n");
     let loads: Option<Vec<f64>> = results.points.iter().map(|point| Some(point.load? * 100.0)).collect();
     let (xs, x_label) = match loads {
@@ -101,8 +105,15 @@ fn curves(out: &mut String, results: &Results) {
         if series.is_empty() {
             continue;
         }
-        let means = series.iter().flat_map(|series| series.points.iter().map(|(_, estimate)| estimate.mean));
-        let y = if measure.is_time() { Axis::log(means) } else { Axis::from_zero(means) };
+        let means = |series: &Series<'_>| {
+            series.points.iter().map(|(_, estimate)| estimate.mean).collect::<Vec<f64>>().into_iter()
+        };
+        let best = series.iter().map(|line| means(line).fold(0.0, f64::max)).fold(f64::MAX, f64::min);
+        let all = series.iter().flat_map(means);
+        let y = match measure.is_time() {
+            true => Axis::log_up_to(TIMES_BEST_MAX, all, best),
+            false => Axis::from_zero(all),
+        };
         let title = title(measure);
         let frame = Frame {
             title: &title,
@@ -170,7 +181,7 @@ fn relative(point: &PointResults, measure: Measure) -> Option<String> {
     }
     let axis = Axis::log(ends(&rows)?);
     let first = &point.policies[0].policy;
-    Some(svg::rows(&format!("{}, times that of {first}", title(measure)), "ratio", axis, Some(1.0), &rows))
+    Some(svg::rows(&format!("{}, times that of {first}", measure.title()), "ratio", axis, Some(1.0), &rows))
 }
 
 fn rows<'a>(point: &'a PointResults, figure: impl Fn(&PolicyResults) -> Option<Estimate>) -> Vec<Series<'a>> {
@@ -259,7 +270,9 @@ fn figures(out: &mut String, point: &PointResults) {
         measure if measure.is_share() => format!("{}, %", measure.title()),
         measure => measure.title().to_owned(),
     });
-    table_head(out, "± is the 95 % interval", &header.chain(["why lost".to_owned()]).collect::<Vec<_>>());
+    let any_lost = point.policies.iter().any(|policy| !losses(policy).is_empty());
+    let why = any_lost.then(|| "why lost".to_owned());
+    table_head(out, "± is the 95 % interval", &header.chain(why).collect::<Vec<_>>());
     for policy in &point.policies {
         row_head(out, &policy.policy);
         for measure in Measure::ALL {
@@ -267,7 +280,10 @@ fn figures(out: &mut String, point: &PointResults) {
                 policy.figures.of(measure).map_or("–".to_owned(), |figure| estimate_text(&figure, measure));
             let _ = write!(out, "<td>{text}</td>");
         }
-        let _ = writeln!(out, "<td>{}</td></tr>", losses(policy).join(", "));
+        if any_lost {
+            let _ = write!(out, "<td>{}</td>", losses(policy).join(", "));
+        }
+        out.push_str("</tr>\n");
     }
     out.push_str("</tbody></table>\n");
 }

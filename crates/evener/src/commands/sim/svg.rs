@@ -6,6 +6,8 @@
 use std::fmt::Write;
 
 use evener_sim::Estimate;
+// The same on every machine, unlike those of the system.
+use libm::{log, log10, pow};
 
 use super::table::significant;
 
@@ -52,14 +54,20 @@ impl Axis {
         Axis { low: low / widen, high: high * widen, log: true }
     }
 
-    /// Where a value lies, 0–1; what lies beyond an end is taken as at that end.
+    /// The same up to `most` times the lowest end of some lines: what is much worse than the best leaves the plot, instead
+    /// of pressing all others together.
+    pub(super) fn log_up_to(most: f64, values: impl Iterator<Item = f64> + Clone, best: f64) -> Axis {
+        Axis::log(values.filter(move |value| *value <= best * most))
+    }
+
+    /// Where a value lies, 0–1 between the ends; far beyond them, not much.
     fn share(&self, value: f64) -> f64 {
         let share = if self.log {
-            (value.max(f64::MIN_POSITIVE).ln() - self.low.ln()) / (self.high.ln() - self.low.ln())
+            log(value.max(f64::MIN_POSITIVE) / self.low) / log(self.high / self.low)
         } else {
             (value - self.low) / (self.high - self.low)
         };
-        share.clamp(0.0, 1.0)
+        share.clamp(-1.0, 2.0)
     }
 
     fn ticks(&self) -> Vec<f64> {
@@ -68,7 +76,7 @@ impl Axis {
 
     fn even_ticks(&self) -> Vec<f64> {
         let rough = (self.high - self.low) / 5.0;
-        let power = 10_f64.powf(rough.log10().floor());
+        let power = pow(10.0, log10(rough).floor());
         let step = [1.0, 2.0, 2.5, 5.0, 10.0].map(|step| step * power);
         let step = step.into_iter().find(|step| *step >= rough * 0.999).unwrap_or(rough);
         let first = (self.low / step).ceil() as i64;
@@ -76,15 +84,16 @@ impl Axis {
     }
 
     fn log_ticks(&self) -> Vec<f64> {
-        let decades = (self.high / self.low).log10();
+        let decades = log10(self.high / self.low);
         let steps: &[f64] = match decades {
             ..1.0 => &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
             1.0..2.5 => &[1.0, 2.0, 5.0],
             _ => &[1.0],
         };
-        let powers = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
+        let powers = log10(self.low).floor() as i32..=log10(self.high).ceil() as i32;
         let every = (decades / 7.0).ceil().max(1.0) as i32;
-        let powers = powers.filter(|power| power.rem_euclid(every) == 0).map(|power| 10_f64.powi(power));
+        let powers =
+            powers.filter(|power| power.rem_euclid(every) == 0).map(|power| pow(10.0, f64::from(power)));
         let ticks = powers.flat_map(|power| steps.iter().map(move |step| step * power));
         ticks.filter(|tick| *tick >= self.low && *tick <= self.high).collect()
     }
@@ -116,7 +125,7 @@ pub(super) struct Frame<'a> {
 /// Lines over numbers, with bands for their intervals and a mark at each point, which says its figures when pointed at.
 pub(super) fn lines(frame: &Frame<'_>, series: &[Series<'_>]) -> String {
     let plane = Plane::new(frame, 300.0);
-    let mut out = plane.begin(frame);
+    let mut out = plane.begin(frame) + &plane.window();
     for line in series {
         let band = band(&plane, &line.points);
         if !band.is_empty() {
@@ -137,7 +146,7 @@ pub(super) fn lines(frame: &Frame<'_>, series: &[Series<'_>]) -> String {
             );
         }
     }
-    out + "</svg>"
+    out + "</svg></svg>"
 }
 
 /// Lines over time, without marks; what comes before `since` is told apart.
@@ -177,7 +186,8 @@ pub(super) fn rows(title: &str, x_label: &str, x: Axis, rule: Option<f64>, rows:
     let frame = Frame { title, x_label, y_label: "", x, y };
     let mut plane = Plane::new(&frame, 74.0 + ROW * rows.len() as f64);
     plane.left = 170.0;
-    plane.right = WIDTH - 90.0;
+    plane.right = WIDTH - 112.0;
+    plane.title = 14.0;
     let mut out = plane.begin_without_y(&frame);
     if let Some(rule) = rule {
         let at = plane.x(rule);
@@ -202,8 +212,8 @@ pub(super) fn rows(title: &str, x_label: &str, x: Axis, rule: Option<f64>, rows:
             let _ = write!(
                 out,
                 r#"<line class="span {class}" x1="{:.1}" x2="{:.1}" y1="{at:.1}" y2="{at:.1}"/>"#,
-                plane.x(low),
-                plane.x(high)
+                plane.x(low).max(plane.left),
+                plane.x(high).min(plane.right)
             );
         }
         let _ = write!(
@@ -218,7 +228,7 @@ pub(super) fn rows(title: &str, x_label: &str, x: Axis, rule: Option<f64>, rows:
             r#"<text class="value" x="{:.1}" y="{:.1}">{}</text>"#,
             plane.right + 8.0,
             at + 4.0,
-            figure(estimate)
+            short_figure(estimate)
         );
     }
     out + "</svg>"
@@ -241,6 +251,8 @@ struct Plane {
     top: f64,
     bottom: f64,
     height: f64,
+    /// Where the title begins.
+    title: f64,
     x: Axis,
     y: Axis,
 }
@@ -253,6 +265,7 @@ impl Plane {
             top: 30.0,
             bottom: height - 42.0,
             height,
+            title: 62.0,
             x: frame.x,
             y: frame.y,
         }
@@ -264,6 +277,16 @@ impl Plane {
 
     fn y(&self, value: f64) -> f64 {
         self.bottom - self.y.share(value) * (self.bottom - self.top)
+    }
+
+    /// Opens what ends at the ends of the axes: what lies beyond is not seen. A mark on them is.
+    fn window(&self) -> String {
+        const MARK: f64 = 4.0;
+        let (x, y) = (self.left - MARK, self.top - MARK);
+        let (width, height) = (self.right - self.left + 2.0 * MARK, self.bottom - self.top + 2.0 * MARK);
+        format!(
+            r#"<svg x="{x}" y="{y}" width="{width}" height="{height}" viewBox="{x} {y} {width} {height}">"#
+        )
     }
 
     fn begin(&self, frame: &Frame<'_>) -> String {
@@ -299,7 +322,7 @@ impl Plane {
             escape(frame.title)
         );
         let _ =
-            write!(out, r#"<text class="title" x="{:.1}" y="18">{}</text>"#, self.left, escape(frame.title));
+            write!(out, r#"<text class="title" x="{:.1}" y="18">{}</text>"#, self.title, escape(frame.title));
         for tick in self.x.ticks() {
             let at = self.x(tick);
             let _ = write!(
@@ -349,6 +372,13 @@ fn band(plane: &Plane, points: &[(f64, Estimate)]) -> String {
     band.trim_end().to_owned()
 }
 
+fn short_figure(estimate: &Estimate) -> String {
+    match estimate.half_width() {
+        Some(half) if half > 0.0 => format!("{} ±{}", significant(estimate.mean, 3), significant(half, 2)),
+        _ => significant(estimate.mean, 3),
+    }
+}
+
 fn figure(estimate: &Estimate) -> String {
     match estimate.half_width() {
         Some(half) if half > 0.0 => format!("{} ±{}", significant(estimate.mean, 4), significant(half, 2)),
@@ -392,14 +422,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lies_outside_of_a_plot() {
-        let estimate = Estimate { mean: 5.0, low: Some(-3.0), high: Some(1e9) };
-        let axis = Axis::log([1.0, 10.0].into_iter());
-        for end in [estimate.low, estimate.high] {
-            assert!((0.0..=1.0).contains(&axis.share(end.unwrap())));
-        }
+    fn an_axis_without_values_has_ticks_all_the_same() {
         assert!(Axis::log(std::iter::empty()).ticks().len() > 1);
         assert!(Axis::around(std::iter::empty()).ticks().len() > 1);
         assert!(Axis::around([3.0].into_iter()).ticks().len() > 1);
+    }
+
+    #[test]
+    fn an_interval_reaches_no_further_than_its_plot() {
+        let estimate = Estimate { mean: 5.0, low: Some(-3.0), high: Some(1e9) };
+        let row = Series { name: "<least>", class: 9, points: vec![(0.0, estimate)] };
+        let plot = rows("title", "ms", Axis::log([1.0, 10.0].into_iter()), None, &[row]);
+        assert!(plot.contains(r#"<line class="span s1 dashed" x1="170.0" x2="408.0""#), "{plot}");
+        assert!(plot.contains("&lt;least&gt;"), "{plot}");
     }
 }

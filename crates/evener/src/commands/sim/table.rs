@@ -144,9 +144,12 @@ pub(super) fn estimate_text(estimate: &Estimate, measure: Measure) -> String {
 
 /// A difference in percent with its interval.
 pub(super) fn difference_text(percent: &Estimate) -> String {
+    let mean = format!("{:+.1}", percent.mean);
+    // What is rounded to nothing has no sign.
+    let mean = if mean == "-0.0" || mean == "+0.0" { "0.0" } else { &mean };
     match percent.half_width() {
-        Some(half) => format!("{:+.1} ±{}", percent.mean, significant(half, 2)),
-        None => format!("{:+.1}", percent.mean),
+        Some(half) => format!("{mean} ±{}", significant(half, 2)),
+        None => mean.to_owned(),
     }
 }
 
@@ -155,7 +158,9 @@ pub(super) fn significant(number: f64, digits: usize) -> String {
     if number == 0.0 || !number.is_finite() {
         return format!("{number}");
     }
-    let magnitude = number.abs().log10().floor() as i32;
+    // The exponent after rounding: 99.999 with two digits is 100.
+    let rounded = format!("{number:.*e}", digits - 1);
+    let magnitude: i32 = rounded.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
     let decimals = usize::try_from(digits as i32 - 1 - magnitude).unwrap_or(0).min(6);
     let text = format!("{number:.decimals$}");
     if decimals == 0 { text } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
