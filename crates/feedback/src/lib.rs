@@ -2,6 +2,7 @@
 //!
 //! Reports come by [`necp`] and become weights in [`controller`].
 
+pub mod agent_check;
 pub mod controller;
 pub mod necp;
 mod rng;
