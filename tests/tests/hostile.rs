@@ -167,6 +167,27 @@ fn requests_on_one_connection_are_limited() {
 }
 
 #[test]
+fn a_client_that_is_let_go_may_have_sent_more() {
+    let node = nodes::echo();
+    let address = free_address();
+    let director = Director::start(&web_with(address, "limits = { requests = 2 }", &[node.address], ""));
+    let mut client = connect(address);
+    let get = "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.send([get, get].concat()).expect("sent");
+    for _ in 0..2 {
+        assert_eq!(client.response().expect("an answer").status, 200);
+    }
+    // A reset here could overtake the last answer on its way.
+    for _ in 0..20 {
+        client.send(get).expect("it is read and thrown away");
+        assert_eq!(connect(address).get("/echo").expect("others are served").status, 200);
+    }
+    assert!(client.rest().expect("the connection closes").is_empty());
+    drop(client);
+    wait_until("the jobs to end", || director.jobs() == 0);
+}
+
+#[test]
 fn slow_clients_run_into_their_timeouts_and_others_are_served() {
     let nginx = Nginx::start(&["rat"]);
     let address = free_address();

@@ -393,9 +393,11 @@ impl Http {
         exchange.status = reply.status;
         let mut out = core.buffers.take();
         let head_only = exchange.method == Method::Head;
+        let wanted_more = exchange.client_keep_alive;
         exchange.bytes_out = reply.write(exchange.client_version, keep_alive, head_only, &mut out) as u64;
         self.end(core, index, reply.reason);
         self.clients[client_index].must_close |= !keep_alive;
+        self.clients[client_index].has_unread |= !keep_alive && wanted_more;
         let sent = self.send_to_client(core, client_index, &out);
         core.buffers.put(out);
         match sent {

@@ -361,6 +361,8 @@ impl Http {
             && !exchange.decodes_chunks
             && response.framing != Framing::UntilClose;
         client.must_close |= !keep_alive;
+        // Who wanted to go on may have sent the next request already.
+        client.has_unread |= !keep_alive && exchange.client_keep_alive;
         let http = http_spec(core, exchange.listener);
         let edits = ResponseEdits {
             version: exchange.client_version,
