@@ -9,6 +9,7 @@
 //!   reservations, what time changes. `nodes` holds what is known of them, `outlier` judges how
 //!   their jobs end, `slow_start` eases them in, `latency` keeps how long they take, `explain` is what
 //!   can be seen of all that.
+//! - `affinity`: a stage before the policy, which maps a job's key to a few of the nodes.
 //! - `policy`: the algorithms, one a file, behind one table of operations ([`Policy`] lists them).
 //! - `parts`: what several of them are made of: a tree of winners, a weighted sampler, lists of tokens,
 //!   a ring, a ranking by scan or tree.
@@ -26,6 +27,7 @@
 //! Absent on purpose: locks, a thread, a timer (what time changes is brought in by the next pick),
 //! and a way to pick without reserving.
 
+mod affinity;
 mod explain;
 mod hash;
 mod latency;

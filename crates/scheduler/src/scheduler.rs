@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use evener_model::{Event, Job, JobCounts, NodeId, Outcome, Report, Time};
 
+use crate::affinity::Affinity;
 use crate::explain::{Candidate, Placements};
 use crate::nodes::{Nodes, Record, Standing, UNIT};
 use crate::policy::{self, Algorithm, Pick};
@@ -24,6 +25,7 @@ pub struct Scheduler {
     settings: Settings,
     seed: u64,
     nodes: Nodes,
+    affinity: Affinity,
     algorithm: Box<dyn Algorithm>,
     rng: Rng,
     placements: Placements,
@@ -43,6 +45,7 @@ impl Scheduler {
     /// Schedulers that share counts should differ in `seed`: equal ones break ties alike.
     pub fn new(settings: Settings, counts: Arc<JobCounts>, seed: u64) -> Scheduler {
         Scheduler {
+            affinity: Affinity::new(&settings),
             algorithm: policy::build(&settings, seed),
             settings,
             seed,
@@ -68,11 +71,13 @@ impl Scheduler {
         } else {
             self.algorithm = policy::build(&self.settings, self.seed);
         }
+        self.affinity.configure(&self.settings);
         for place in 0..self.nodes.known().len() {
             let node = self.nodes.known()[place];
             if let Some(record) = self.nodes.record_mut(node).filter(|_| self.settings.outlier.is_none()) {
                 record.conduct.pardon();
             }
+            self.affinity.note(&self.nodes, node);
             self.settle(now, node);
             if !same {
                 self.algorithm.weighed(&self.nodes, node, now);
@@ -102,6 +107,7 @@ impl Scheduler {
                     None => self.nodes.add(node, Record::new(spec)),
                 }
                 self.settle(now, node);
+                self.affinity.note(&self.nodes, node);
                 // The policy may also look at what is no part of the standing: the name.
                 self.algorithm.weighed(&self.nodes, node, now);
             }
@@ -109,6 +115,7 @@ impl Scheduler {
             Event::Weight { node, weight } => {
                 self.change(now, node, |record| record.spec.weight = weight);
                 if self.nodes.record(node).is_some() {
+                    self.affinity.note(&self.nodes, node);
                     self.algorithm.weighed(&self.nodes, node, now);
                 }
             }
@@ -149,12 +156,19 @@ impl Scheduler {
             now,
             nodes: &self.nodes,
             key: job.key,
+            only: self.affinity.of(&self.nodes, job.key),
             avoid: if others(&self.nodes, job.avoid) { job.avoid } else { &[] },
             rng: &mut self.rng,
             placement,
         };
         for _ in 0..RACES_MAX {
-            let Some(best) = self.algorithm.pick(&mut pick) else { break };
+            let mut found = self.algorithm.pick(&mut pick);
+            if found.is_none() && !pick.only.is_empty() {
+                // Better a node that is not the key's than none.
+                pick.only = &[];
+                found = self.algorithm.pick(&mut pick);
+            }
+            let Some(best) = found else { break };
             let stays = |current: &NodeId| stays(&*self.algorithm, &self.settings, &pick, *current, best);
             let node = job.current.filter(stays).unwrap_or(best);
             let jobs = self.nodes.jobs(node);
@@ -224,6 +238,7 @@ impl Scheduler {
         self.eligible -= usize::from(record.eligible);
         self.nodes.set_standing(node, Standing::default());
         self.nodes.remove(node);
+        self.affinity.remove(node);
         self.algorithm.weighed(&self.nodes, node, now);
         self.algorithm.left(node);
         self.settle_panic(now);

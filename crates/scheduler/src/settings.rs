@@ -33,6 +33,9 @@ pub struct Settings {
     /// How far above its share of the jobs a node may be, for `bounded-hash`: 125 means 1.25 times.
     /// Values below 100 are taken as 100.
     pub load_bound_percent: u32,
+    /// Nodes that a job's key may go to, of which the policy chooses one; 0: all. Where all of these are full, it
+    /// may go to any.
+    pub affinity: u16,
     /// How much a client's next job is held on the node that it is on already
     /// ([`Job::current`](evener_model::Job::current)), in percent: it stays unless its node's score with the job is more
     /// than so much above that of the node that would be picked. 0: not at all. For policies that compare
@@ -62,12 +65,20 @@ impl Default for Settings {
             error_penalty_percent: 100,
             dispatchers: 0,
             load_bound_percent: 125,
+            affinity: 0,
             current_bonus_percent: 0,
             slow_start: Duration::ZERO,
             outlier: Some(Outlier::default()),
             report_expiry: Duration::from_secs(10),
             panic_percent: 50,
         }
+    }
+}
+
+impl Settings {
+    /// Whether anything looks at [`Job::key`](evener_model::Job::key).
+    pub const fn hashes(&self) -> bool {
+        self.policy.hashes() || self.affinity > 0
     }
 }
 

@@ -44,6 +44,7 @@ fn picks_and_ends_do_not_allocate() {
             current_bonus_percent: 20,
             ..Settings::default()
         },
+        Settings { policy: Policy::WeightedRoundRobin, affinity: 2, ..Settings::default() },
     ];
     let all = Policy::ALL.map(|policy| Settings { policy, ..Settings::default() });
     for settings in all.into_iter().chain(others) {

@@ -37,7 +37,7 @@ impl<M: Measure> Probes<M> {
 
     fn best_of_all(&self, pick: &mut Pick<'_>) -> Option<NodeId> {
         let mut best = None;
-        let members = pick.nodes.members();
+        let members = pick.candidates();
         let start = pick.rng.below(members.len() as u64) as usize;
         let (before, after) = members.split_at(start);
         for &member in after.iter().chain(before) {
@@ -59,13 +59,18 @@ impl<M: Measure> Algorithm for Probes<M> {
     }
 
     fn pick(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {
-        if pick.nodes.members().len() <= self.choices {
+        if pick.candidates().len() <= self.choices {
             return self.best_of_all(pick);
         }
         let mut best = None;
         for _ in 0..self.choices {
             for _ in 0..MISSES_MAX {
-                let node = self.sampler.draw(pick.rng);
+                let node = if pick.only.is_empty() {
+                    self.sampler.draw(pick.rng)
+                } else {
+                    let nodes = pick.nodes;
+                    pick.any_open(|member| u64::from(nodes.standing(member).share))?
+                };
                 if best.is_none_or(|(_, other)| other != node) && pick.is_open(node) {
                     self.compare(pick, &mut best, node);
                     break;

@@ -214,7 +214,7 @@ impl<M: Measure> Ranking<M> {
     fn best(&self, pick: &mut Pick<'_>, mut room: usize) -> Option<NodeId> {
         let nodes = pick.nodes;
         let mut best: Option<(Rank, NodeId)> = None;
-        for &member in nodes.members() {
+        for &member in pick.candidates() {
             let jobs = nodes.jobs(member).saturating_add(self.imagined[member.index()]);
             if jobs >= nodes.standing(member).jobs_max || pick.is_avoided(member) {
                 continue;
@@ -323,7 +323,9 @@ impl<M: Measure> Algorithm for Ranking<M> {
             0 | 1 => 0,
             max => pick.rng.below(u64::from(max)) as u16,
         };
-        let found = if self.in_tree { self.pick_in_tree(pick, imagined) } else { None };
+        // A few candidates are compared at less cost than the tree would be asked.
+        let found =
+            if self.in_tree && pick.only.is_empty() { self.pick_in_tree(pick, imagined) } else { None };
         // The tree knows of no open node: others may have made room.
         found.or_else(|| self.scan(pick, imagined))
     }

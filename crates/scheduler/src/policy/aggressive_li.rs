@@ -70,7 +70,7 @@ impl Algorithm for AggressiveLi {
         let arrivals = self.board.arrivals(pick.now);
         let stage = self.stages.partition_point(|stage| stage.until <= arrivals);
         let weights = self.stages.get(stage)?.weights;
-        for _ in 0..DRAWS_MAX {
+        for _ in 0..pick.draws(DRAWS_MAX) {
             let point = pick.rng.below(weights);
             let place = self.stages.partition_point(|stage| stage.weights <= point);
             let member = self.board.entries()[place].node;

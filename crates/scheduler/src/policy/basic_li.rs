@@ -69,7 +69,7 @@ impl Algorithm for BasicLi {
         if self.board.look(pick.nodes, pick.now) {
             self.pour();
         }
-        for _ in 0..DRAWS_MAX {
+        for _ in 0..pick.draws(DRAWS_MAX) {
             let member = self.sampler.draw(pick.rng);
             if pick.is_open(member) {
                 return Some(member);

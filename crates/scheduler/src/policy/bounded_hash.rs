@@ -64,7 +64,7 @@ impl Algorithm for BoundedHash {
         // All nodes of the walk are at their bounds, which needs nodes that are full or avoided
         // or counts that others have just changed: the one furthest below its bound then.
         found.or_else(|| {
-            let open = nodes.members().iter().copied().filter(|member| pick.is_open(*member));
+            let open = pick.candidates().iter().copied().filter(|member| pick.is_open(*member));
             let weight = |node| u64::from(nodes.standing(node).weight);
             open.min_by(|a, b| {
                 let (left, right) =

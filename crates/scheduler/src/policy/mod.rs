@@ -119,22 +119,38 @@ pub(crate) struct Pick<'a> {
     pub(crate) now: Time,
     pub(crate) nodes: &'a Nodes,
     pub(crate) key: u64,
+    /// The members, by id, of which one is to be picked; none: all.
+    pub(crate) only: &'a [NodeId],
     /// Members that are not to be picked for this job.
     pub(crate) avoid: &'a [NodeId],
     pub(crate) rng: &'a mut Rng,
     pub(crate) placement: &'a mut Placement,
 }
 
-impl Pick<'_> {
-    /// Whether a member is neither full nor to be avoided.
+impl<'a> Pick<'a> {
+    /// The members that this job may go to, by id.
+    #[inline]
+    pub(crate) fn candidates(&self) -> &'a [NodeId] {
+        if self.only.is_empty() { self.nodes.members() } else { self.only }
+    }
+
+    /// How often it is worth trying what a policy keeps of all members: not at all where few are candidates.
+    #[inline]
+    pub(crate) fn draws(&self, max: usize) -> usize {
+        if self.only.is_empty() { max } else { 0 }
+    }
+
+    /// Whether a member is one of the candidates, and neither full nor to be avoided.
     #[inline]
     pub(crate) fn is_open(&self, member: NodeId) -> bool {
         !self.nodes.is_full(member) && !self.is_avoided(member)
     }
 
+    /// Whether a member is not among the candidates, or is to be avoided.
     #[inline]
-    pub(crate) fn is_avoided(&self, node: NodeId) -> bool {
-        !self.avoid.is_empty() && self.avoid.contains(&node)
+    pub(crate) fn is_avoided(&self, member: NodeId) -> bool {
+        !self.avoid.is_empty() && self.avoid.contains(&member)
+            || !self.only.is_empty() && !self.only.contains(&member)
     }
 
     /// Whether slow start lets the node have this turn: at random, with the probability of its ramp.
@@ -145,16 +161,16 @@ impl Pick<'_> {
         standing.share == full || self.rng.below(u64::from(full)) < u64::from(standing.share)
     }
 
-    /// Any open member, each with the probability that its `weight` has among them. O(nodes).
+    /// Any open candidate, each with the probability that its `weight` has among them. O(candidates).
     pub(crate) fn any_open(&mut self, weight: impl Fn(NodeId) -> u64) -> Option<NodeId> {
-        let total = self.nodes.members().iter().filter(|m| self.is_open(**m)).map(|m| weight(*m)).sum();
+        let total = self.candidates().iter().filter(|m| self.is_open(**m)).map(|m| weight(*m)).sum();
         if total == 0 {
             return None;
         }
         let mut left = self.rng.below(total);
         // Other dispatchers change counts between the two looks, so the last open one may be short of `left`.
         let mut last = None;
-        for &member in self.nodes.members().iter().filter(|m| self.is_open(**m)) {
+        for &member in self.candidates().iter().filter(|m| self.is_open(**m)) {
             if left < weight(member) {
                 return Some(member);
             }

@@ -19,7 +19,7 @@ impl Algorithm for Random {
     fn weighed(&mut self, _nodes: &Nodes, _node: NodeId, _now: Time) {}
 
     fn pick(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {
-        let members = pick.nodes.members();
+        let members = pick.candidates();
         for _ in 0..DRAWS_MAX {
             let member = members[pick.rng.below(members.len() as u64) as usize];
             if pick.is_open(member) && pick.is_warm(member) {

@@ -19,7 +19,7 @@ impl Algorithm for RoundRobin {
     fn weighed(&mut self, _nodes: &Nodes, _node: NodeId, _now: Time) {}
 
     fn pick(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {
-        let members = pick.nodes.members();
+        let members = pick.candidates();
         let start = members.partition_point(|member| Some(*member) <= self.last);
         let (before, after) = members.split_at(start);
         let mut cold = None;

@@ -23,7 +23,7 @@ impl Algorithm for WeightedRandom {
     }
 
     fn pick(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {
-        for _ in 0..DRAWS_MAX {
+        for _ in 0..pick.draws(DRAWS_MAX) {
             let member = self.sampler.draw(pick.rng);
             if pick.is_open(member) {
                 return Some(member);

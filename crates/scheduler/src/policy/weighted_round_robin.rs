@@ -85,7 +85,8 @@ impl Smooth {
     }
 
     fn earliest_open(&mut self, pick: &Pick<'_>) -> Option<NodeId> {
-        for _ in 0..FULL_PASSED_MAX {
+        // Nodes that are not candidates keep their turns.
+        for _ in 0..pick.draws(FULL_PASSED_MAX) {
             let node = self.due.top()?;
             let full = pick.nodes.is_full(node);
             self.pass(node);
@@ -93,7 +94,7 @@ impl Smooth {
                 return Some(node);
             }
         }
-        let open = pick.nodes.members().iter().filter(|member| pick.is_open(**member));
+        let open = pick.candidates().iter().filter(|member| pick.is_open(**member));
         let node = *open.min_by_key(|member| (self.turns[member.index()].due(), **member))?;
         self.pass(node);
         Some(node)

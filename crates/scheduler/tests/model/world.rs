@@ -118,6 +118,8 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
             variant,
             dispatchers: u16::from(choices) - 1,
             current_bonus_percent: 30,
+            // Seldom: large rings are slow to build without optimisation.
+            affinity: if slow && choices == 2 { 2 } else { 0 },
             choices,
             slow_start: Duration::from_secs(if slow { 3 } else { 0 }),
             outlier,

@@ -1,5 +1,6 @@
 //! What policies promise, on random pools.
 
+mod affinity;
 mod counts;
 mod hashes;
 mod pool;
