@@ -111,6 +111,7 @@ impl Http {
             return self.reply(core, client_index, Reply::NO_ROUTE, head);
         };
         let is_last_request = http.limits.requests_max > 0 && client.requests >= http.limits.requests_max;
+        client.has_unread |= is_last_request && self.request.keep_alive;
         let client_ip = client.peer.ip();
         let is_tagged = http.headers.request_id.is_some();
         let id = if is_tagged { core.random.id() } else { [0; 32] };
