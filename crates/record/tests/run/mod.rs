@@ -97,6 +97,8 @@ impl Run {
             policy,
             slow_start: Duration::from_millis(seed % 3 * 20),
             phase: Duration::from_millis(30),
+            affinity: (seed % 2 * 4) as u16,
+            current_bonus_percent: seed as u32 % 4 * 30,
             ..Settings::default()
         };
         let counts = Arc::new(JobCounts::new(NODES_MAX as usize));
