@@ -5,4 +5,5 @@
 pub mod agent_check;
 pub mod controller;
 pub mod necp;
+pub mod orca;
 mod rng;
