@@ -1,6 +1,6 @@
 //! Configuration: read once from text into what is valid by construction.
 //!
-//! - `parse.rs`: every key, its default and its limits, in one place each
+//! - `parse.rs`: every key, its default and its limits, in one place each; `scheduler.rs`: those of schedulers
 //! - `reader.rs`: tables, values, and what can be wrong with them
 //! - `units.rs`: durations and sizes
 //! - `error.rs`: errors with file, line, column and remedy
@@ -9,6 +9,7 @@ mod error;
 mod flags;
 mod parse;
 mod reader;
+mod scheduler;
 mod units;
 
 use std::net::SocketAddr;

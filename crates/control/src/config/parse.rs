@@ -10,11 +10,12 @@ use evener_engine::snapshot::{
     Retry,
 };
 use evener_model::{JobCounts, Weight};
-use evener_scheduler::{Order, Outlier, Policy, Settings};
+use evener_scheduler::Policy;
 use toml::de::DeTable;
 
 use super::error::{ConfigError, Errors, Source};
 use super::reader::{Problems, Table, Value, nearest};
+use super::scheduler;
 use super::{
     AccessLog, AdminAddress, Bind, Check, Config, Http, Listener, LogOutput, Node, Pool, Probe, Process,
     Protocol, Route,
@@ -302,7 +303,7 @@ fn http(p: &mut Problems, table: &mut Table<'_>, pool: Option<String>, pools: &[
 fn pool(p: &mut Problems, name: &str, value: &Value<'_>) -> Option<Pool> {
     let mut t = value.table(p)?;
     name_is_plain(p, value, name);
-    let scheduler = scheduler(p, &mut t);
+    let scheduler = scheduler::settings(p, &mut t);
     let hash_by_default =
         if scheduler.policy == Policy::DestinationHash { HashKey::Host } else { HashKey::Source };
     let hash = t.or(p, "hash", hash_by_default, hash_key);
@@ -349,60 +350,6 @@ fn pool(p: &mut Problems, name: &str, value: &Value<'_>) -> Option<Pool> {
         check,
         nodes,
     })
-}
-
-fn scheduler(p: &mut Problems, t: &mut Table<'_>) -> Settings {
-    let mut settings = Settings::default();
-    settings.policy = t.or(p, "scheduler", settings.policy, |value, p| {
-        let text = value.string(p)?;
-        let policy = text.parse::<Policy>().ok();
-        if policy.is_none() {
-            let names = Policy::ALL.iter().map(|policy| policy.name());
-            let help = nearest(text, names.clone())
-                .unwrap_or_else(|| format!("schedulers: {}", names.collect::<Vec<_>>().join(", ")));
-            p.add_with_help(value, format!("expected the name of a scheduler, found \"{text}\""), Some(help));
-        }
-        policy
-    });
-    let orders = [("smooth", Order::Smooth), ("tokens", Order::Tokens)];
-    settings.order = t.or(p, "order", settings.order, |v, p| v.choice(p, &orders));
-    settings.choices = t.or(p, "choices", u64::from(settings.choices), |v, p| v.integer(p, 1..=16)) as u8;
-    settings.phase = t.or(p, "phase", settings.phase, |v, p| {
-        let phase = v.duration(p)?;
-        if phase.is_zero() {
-            p.add(v, "expected a duration above 0");
-        }
-        Some(phase)
-    });
-    let bound = f64::from(settings.load_bound_percent) / 100.0;
-    settings.load_bound_percent =
-        (t.or(p, "load_bound", bound, |v, p| v.number(p, 1.0..=10.0)) * 100.0).round() as u32;
-    settings.slow_start = t.or(p, "slow_start", settings.slow_start, Value::duration);
-    settings.panic_percent =
-        t.or(p, "panic_threshold", u64::from(settings.panic_percent), |v, p| v.integer(p, 0..=100)) as u8;
-    settings.outlier = match t.take("eject") {
-        None => Some(Outlier::default()),
-        Some(value) if value.string(&mut Problems::default()) == Some("off") => None,
-        Some(value) => value.table(p).map(|mut e| {
-            let d = Outlier::default();
-            let outlier = Outlier {
-                consecutive: e.or(p, "failures", u64::from(d.consecutive), |v, p| v.integer(p, 1..=1_000_000))
-                    as u32,
-                error_percent: e
-                    .or(p, "error_share", u64::from(d.error_percent), |v, p| v.integer(p, 1..=100))
-                    as u8,
-                requests_min: e
-                    .or(p, "requests", u64::from(d.requests_min), |v, p| v.integer(p, 1..=1_000_000))
-                    as u32,
-                interval: e.or(p, "interval", d.interval, Value::duration),
-                ejection: e.or(p, "base", d.ejection, Value::duration),
-                ejection_max: e.or(p, "max", d.ejection_max, Value::duration),
-            };
-            e.finish(p);
-            outlier
-        }),
-    };
-    settings
 }
 
 fn nodes(p: &mut Problems, t: &mut Table<'_>, pool_jobs_max: Option<u32>) -> Vec<Node> {
