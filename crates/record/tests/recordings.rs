@@ -13,9 +13,9 @@ use run::{Recording, each, read_error, record, replay};
 fn every_policy_replays_pick_by_pick() {
     for policy in Policy::ALL {
         for seed in 0..4 {
-            let replayed = replay(&record(policy, seed, 1500), 1 << 16).unwrap();
+            let replayed = replay(&record(policy, seed, 600), 1 << 16).unwrap();
             let [tally] = replayed.tallies() else { panic!("one pool, one policy") };
-            assert!(tally.picks > 300, "{policy}: {} picks", tally.picks);
+            assert!(tally.picks > 130, "{policy}: {} picks", tally.picks);
             assert_eq!(tally.equal, tally.picks, "{policy}, seed {seed}: {:?}", tally.first_difference);
         }
     }
