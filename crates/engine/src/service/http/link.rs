@@ -420,6 +420,8 @@ impl Http {
             exchange.response_body.take(&scratch[body..end])
         };
         let Ok(part) = taken else {
+            // As long as the head is still here, this can be another node's answer, or a plain 502.
+            exchange.has_answered &= from == body;
             return self.link_failed(core, index, Outcome::Reset);
         };
         let sent = if exchange.decodes_chunks {
