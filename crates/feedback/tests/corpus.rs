@@ -24,10 +24,91 @@ fn necp_messages() {
     replay("necp", invariants::necp);
 }
 
+#[test]
+fn necp_sessions() {
+    replay("necp_session", invariants::necp_session);
+}
+
+#[test]
+fn agent_check_answers() {
+    replay("agent_check", invariants::agent_check);
+}
+
+#[test]
+fn orca_headers() {
+    replay("orca", invariants::orca);
+}
+
+#[test]
+fn json_bodies() {
+    replay("json", invariants::json);
+}
+
+#[test]
+fn datagrams() {
+    replay("datagram", invariants::datagram);
+}
+
+/// Pieces that reports are made of, in every dialect that is text.
+fn words() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop::sample::select(vec![
+        "TEXT ",
+        "JSON ",
+        "BIN ",
+        "cpu_utilization",
+        "rps",
+        "named_metrics",
+        "utilization.x",
+        "=",
+        "0.5",
+        "-1",
+        "1e309",
+        "nan",
+        ",",
+        ", ",
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        "\"",
+        "\"health\"",
+        "\"load\"",
+        "\"node\"",
+        "\"service\"",
+        "\"tcp/80\"",
+        "100",
+        "null",
+        "up",
+        "down",
+        "ready",
+        "%",
+        "maxconn:",
+        "#",
+        " ",
+        "\n",
+        "\r",
+        "é",
+    ]);
+    prop::collection::vec(word, 0..20).prop_map(|words| words.concat().into_bytes())
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_parsed_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         invariants::necp(&bytes);
+        invariants::necp_session(&bytes);
+        invariants::agent_check(&bytes);
+        invariants::orca(&bytes);
+        invariants::json(&bytes);
+        invariants::datagram(&bytes);
+    }
+
+    #[test]
+    fn words_in_any_order_are_parsed_or_refused(bytes in words()) {
+        invariants::agent_check(&bytes);
+        invariants::orca(&bytes);
+        invariants::json(&bytes);
     }
 
     #[test]
@@ -45,5 +126,6 @@ proptest! {
         message.extend_from_slice(&(length as u32).to_be_bytes());
         message.extend_from_slice(&bytes[..length.min(200)]);
         invariants::necp(&message);
+        invariants::necp_session(&message);
     }
 }

@@ -84,7 +84,8 @@ struct World {
     /// What the agent's owner wants.
     wanted: BTreeSet<Port>,
     excepted: BTreeSet<Flows>,
-    /// What the director has been told is started.
+    /// The connection that last opened, and what is started on it.
+    open: Option<u32>,
     started: BTreeSet<Port>,
     last_report: Option<Time>,
     recordings: Vec<(bool, Vec<u8>)>,
@@ -126,6 +127,7 @@ impl World {
             exceptions: Exceptions::new(false),
             wanted: BTreeSet::new(),
             excepted: BTreeSet::new(),
+            open: None,
             started: BTreeSet::new(),
             last_report: None,
             recordings: Vec::new(),
@@ -279,6 +281,7 @@ impl World {
         match event {
             DirectorEvent::Opened => {
                 self.opened += 1;
+                self.open = Some(connection);
                 self.started.clear();
                 // As a director must: what other connections of this agent said is void.
                 self.directors.retain(|&number, _| number == connection);
@@ -307,8 +310,10 @@ impl World {
             }
             DirectorEvent::Ended(_) => {
                 self.directors.remove(&connection);
-                // While no other connection has begun, nothing is started.
-                self.started.clear();
+                // Another may have ended before it began.
+                if self.open == Some(connection) {
+                    self.started.clear();
+                }
                 self.send(connection, Packet::Closed { at_agent: true });
             }
         }
