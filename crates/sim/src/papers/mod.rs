@@ -5,7 +5,9 @@
 //! - `distance` (003), `database` (000), `feedback` (004), `keyvalue` (001): a paper each
 
 mod cells;
+mod database;
 mod distance;
+mod makespan;
 mod row;
 mod sample;
 #[cfg(test)]
@@ -25,6 +27,8 @@ use cells::Cell;
 /// A paper whose results are simulated again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paper {
+    /// D. Haney, K. S. Madsen, *Load-balancing for MySQL*, 2003.
+    Database,
     /// S. Sasaki, A. Tanaka, *Cluster System Capacity Improvement by Transferring Load in Virtual Node Distance
     /// Order*, 2008.
     Distance,
@@ -41,11 +45,12 @@ pub enum Effort {
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 1] = [Paper::Distance];
+    pub const ALL: [Paper; 2] = [Paper::Database, Paper::Distance];
 
     /// The number that it goes by in rows and on the command line.
     pub const fn number(self) -> &'static str {
         match self {
+            Paper::Database => "000",
             Paper::Distance => "003",
         }
     }
@@ -53,6 +58,7 @@ impl Paper {
     /// Authors, title and year.
     pub const fn title(self) -> &'static str {
         match self {
+            Paper::Database => "D. Haney, K. S. Madsen: Load-balancing for MySQL, 2003",
             Paper::Distance => {
                 "S. Sasaki, A. Tanaka: Cluster System Capacity Improvement by Transferring Load in Virtual Node \
                  Distance Order, 2008"
@@ -65,6 +71,7 @@ impl Paper {
     pub fn reproduce(self, effort: Effort, threads: NonZeroUsize, done: &(dyn Fn(Done) + Sync)) -> Vec<Row> {
         let run = |cells: Vec<Cell>| cells::run(&cells, threads, done);
         match self {
+            Paper::Database => database::reproduce(effort, &run),
             Paper::Distance => distance::reproduce(effort, &run),
         }
     }

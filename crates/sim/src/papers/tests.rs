@@ -1,4 +1,8 @@
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::*;
+use crate::{Arrivals, Dispatch, NodeGroup, Scenario, Size, Trace, simulate};
 
 type Figures = (Option<f64>, Option<f64>, Option<f64>);
 
@@ -31,6 +35,45 @@ fn papers_are_found_by_their_numbers() {
         assert_eq!(paper.number().parse(), Ok(paper));
     }
     assert_eq!("002".parse::<Paper>(), Err(UnknownPaper));
+}
+
+#[test]
+fn four_jobs_on_two_nodes_take_as_long_as_in_the_simulator() {
+    let node = Scenario {
+        arrivals: Arrivals::Trace(Arc::new(Trace {
+            at_nanos: vec![0; 4],
+            work_nanos: vec![24_000_000, 8_000_000, 6_000_000, 2_000_000],
+            keys: Vec::new(),
+        })),
+        size: Size::Fixed { mean: Duration::from_secs(1) },
+        duration: Duration::from_secs(1),
+        warm_up: Duration::ZERO,
+        nodes: vec![NodeGroup { concurrency: Some(0), ..NodeGroup::default() }],
+        dispatchers: Default::default(),
+        signals: Default::default(),
+        transfer: None,
+        costs: Default::default(),
+        hop: Duration::ZERO,
+        patience: Default::default(),
+    };
+    let run = simulate(&node, &Dispatch::Central, 1);
+    let ends = makespan::ends(&[24.0, 8.0, 6.0, 2.0]);
+    assert_eq!(ends, [8.0, 20.0, 24.0, 40.0]);
+    assert!((run.response_sum_nanos as f64 / 1e6 - ends.iter().sum::<f64>()).abs() < 1e-5);
+}
+
+#[test]
+fn database() {
+    let rows = trial(Paper::Database);
+    let makespan = rows.iter().filter(|row| row.row.starts_with("sec3.1/"));
+    assert!(makespan.clone().count() == 18 && makespan.clone().all(|row| row.verdict == Verdict::Within));
+    let names = ["fig6.1/rr/longdisk(5)/throughput", "fig6.8/jis/smcpu100to1(4)/response", "fig6.9/li(4)"];
+    let golden: [Figures; 3] = [
+        (Some(0.595238), Some(0.595238), Some(0.595238)),
+        (Some(-4.64669), Some(2.72229), Some(10.0913)),
+        (Some(1.2), Some(1.2), Some(1.2)),
+    ];
+    assert_eq!(figures(&rows, &names), golden);
 }
 
 #[test]
