@@ -358,3 +358,41 @@ fn clients_beyond_the_limit_wait_in_the_accept_queue() {
     drop(first);
     assert_eq!(third.join().expect("no panic").status, 200);
 }
+
+/// Lets the director open `more` descriptors and not one beyond; `None`: as many as before.
+fn limit_descriptors(director: &Director, more: Option<usize>) {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    let pid = director.pid();
+    let limit = getrlimit(Resource::Nofile);
+    let current = match more {
+        None => limit.current,
+        Some(more) => {
+            let open = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").flatten();
+            let open: std::collections::BTreeSet<u64> =
+                open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+            // A descriptor gets the lowest free number, and must be below the limit.
+            (0..).filter(|number| !open.contains(number)).nth(more)
+        }
+    };
+    let pid = Pid::from_raw(pid.cast_signed());
+    prlimit(pid, Resource::Nofile, Rlimit { current, maximum: limit.maximum }).expect("a limit");
+}
+
+#[test]
+fn nodes_are_not_blamed_for_want_of_descriptors() {
+    let node = nodes::named("node");
+    let address = free_address();
+    let pool = "retry = { attempts = 3, budget = 100 }\neject = { failures = 1, base = \"60s\" }";
+    let director = Director::start_with("workers = 1", &web_with(address, "", &[node.address], pool));
+    // One for the client, none for the node. A connection of the admin API may still be on its way out.
+    wait_until("a refusal", || {
+        limit_descriptors(&director, Some(1));
+        get(address).status == 503
+    });
+    limit_descriptors(&director, None);
+    assert_eq!(get(address).status, 200);
+    let node = director.node("app", "n1");
+    assert_eq!((&node["outcomes"]["refused"], &node["state"]), (&0.into(), &"up".into()), "{node}");
+    assert!(node["outcomes"]["cancelled"].as_u64() >= Some(1), "{node}");
+    wait_until("the jobs to end", || director.jobs() == 0);
+}

@@ -302,7 +302,16 @@ impl Http {
             Ok(link) => self.exchanges[index].link = link,
             Err(error) => {
                 tracing::debug!(node = %node, %error, "connect");
-                self.node_failed(core, index, Outcome::Refused, true);
+                match error.raw_os_error() {
+                    // Not the node's fault, and another one would not help.
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS) => {
+                        core.pools[pool_index].stats(core.worker).no_node.add(1);
+                        self.answer(core, index, Reply::NO_DESCRIPTOR)
+                    }
+                    // All ports towards this node are taken.
+                    Some(libc::EADDRNOTAVAIL) => self.node_failed(core, index, Outcome::Cancelled, true),
+                    _ => self.node_failed(core, index, Outcome::Refused, true),
+                }
             }
         }
     }

@@ -20,6 +20,8 @@ impl Reply {
     pub(super) const NODE_FAILED: Reply =
         Reply { status: 502, reason: "the node did not give a valid response" };
     pub(super) const NO_NODE: Reply = Reply { status: 503, reason: "no node can take the request" };
+    pub(super) const NO_DESCRIPTOR: Reply =
+        Reply { status: 503, reason: "the director has no descriptor or memory left" };
     pub(super) const QUEUE_FULL: Reply =
         Reply { status: 503, reason: "all nodes are busy and the queue is full" };
     pub(super) const QUEUE_TIMEOUT: Reply = Reply { status: 503, reason: "all nodes were busy for too long" };
