@@ -232,7 +232,7 @@ fn describe(out: &mut String, tally: &Tally, found: &Difference, told: &Told) {
     );
     let _ = writeln!(out, "  recorded  {}", choice(&found.recorded));
     let _ = writeln!(out, "  replayed  {}", choice(&found.replayed));
-    let mut job = format!("key {key:#x}");
+    let mut job = if *key == 0 { "no key".to_owned() } else { format!("key {key:#x}") };
     if !avoid.is_empty() {
         let _ = write!(job, ", to avoid {}", avoid.join(" "));
     }
