@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use evener_model::Weight;
 
-use crate::scenario::{Arrivals, Failure, Fault, NodeGroup, Scenario, Signals, Size, Trace, Transfers, When};
+use crate::scenario::{
+    Arrivals, Failure, Fault, NodeGroup, Scenario, Signals, Size, Steering, Trace, Transfers, When,
+};
 
 /// The longest time that may be said, over three years: sums of several of them fit 64 bits of nanoseconds.
 const TIME_MAX: Duration = Duration::from_secs(100_000_000);
@@ -50,6 +52,9 @@ impl Scenario {
         check_size(&self.size, "size", MIXES_MAX, &mut findings);
         self.check_dispatchers(&mut findings);
         check_signals(&self.signals, &mut findings);
+        if let Some(steering) = self.steering {
+            check_steering(steering, &mut findings);
+        }
         if let Some(transfer) = &self.transfer {
             check_transfer(transfer, &mut findings);
         }
@@ -407,6 +412,15 @@ fn check_signals(signals: &Signals, findings: &mut Findings) {
     findings.number("signals.loss", signals.loss, From(0.0), 1.0);
     if let When::Periodic { phase } | When::Continuous { phase } = signals.when {
         findings.positive_time("signals.when.phase", phase);
+    }
+}
+
+fn check_steering(steering: Steering, findings: &mut Findings) {
+    match steering {
+        Steering::Smoothing { alpha } => findings.number("steering.alpha", alpha, From(0.0), 1.0),
+        Steering::Integral { gain_per_s } => {
+            findings.number("steering.gain-per-s", gain_per_s, From(0.0), 1.0);
+        }
     }
 }
 

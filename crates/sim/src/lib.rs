@@ -12,6 +12,7 @@ mod reports;
 mod run;
 mod scenario;
 mod size;
+mod steering;
 mod task;
 mod transfers;
 mod world;
@@ -19,11 +20,11 @@ mod world;
 pub use check::Finding;
 pub use experiment::{
     Contender, Difference, Differences, Estimate, Estimates, Experiment, GroupResults, Line, Located, Losses,
-    Measure, Overrides, Point, PointResults, PolicyResults, Progress, Results,
+    Measure, Overrides, Point, PointResults, PolicyResults, Progress, Results, TraceFile, TraceReader,
 };
 pub use run::{NodeRun, Run, Series};
 pub use scenario::{
-    Arrivals, Costs, Dispatchers, Failure, Fault, NodeGroup, Patience, Scenario, Share, Signals, Size, Trace,
+    Arrivals, Costs, Dispatchers, Failure, Fault, NodeGroup, Patience, Scenario, Share, Signals, Size, Steering, Trace,
     Transfers, When,
 };
 

@@ -79,7 +79,11 @@ impl World<'_> {
             }
             if let Some(scheduler) = &mut dispatcher.scheduler {
                 self.record.run.reports += 1;
-                scheduler.handle(Time::from_nanos(self.now), Told::Report { node: NodeId(node), report });
+                let now = Time::from_nanos(self.now);
+                scheduler.handle(now, Told::Report { node: NodeId(node), report });
+                if let Some(helm) = &mut dispatcher.helm {
+                    helm.reported(now, NodeId(node), &report, scheduler);
+                }
             }
         }
     }

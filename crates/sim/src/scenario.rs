@@ -29,6 +29,9 @@ pub struct Scenario {
     /// What dispatchers hear from nodes.
     #[serde(default)]
     pub signals: Signals,
+    /// How weights follow what nodes report; they stay if absent.
+    #[serde(default)]
+    pub steering: Option<Steering>,
     /// Transfer of waiting jobs between nodes; none if absent.
     #[serde(default)]
     pub transfer: Option<Transfers>,
@@ -54,6 +57,7 @@ impl Default for Scenario {
             nodes: vec![NodeGroup::default()],
             dispatchers: Dispatchers::default(),
             signals: Signals::default(),
+            steering: None,
             transfer: None,
             costs: Costs::default(),
             hop: Duration::ZERO,
@@ -312,6 +316,23 @@ pub enum When {
     },
     /// With each answer, to the dispatcher that gets it.
     OnAccess,
+}
+
+/// How each dispatcher makes weights of what nodes report, besides what its scheduler makes of it.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(tag = "law", deny_unknown_fields, rename_all = "kebab-case")]
+pub enum Steering {
+    /// A weight follows the node's health, smoothed, as soon and as far as it says.
+    Smoothing {
+        /// How much of a new report counts, 0–1.
+        alpha: f64,
+    },
+    /// A weight moves while the node's load differs from its peers', as the director's does by default.
+    Integral {
+        /// By what part of itself it moves in a second when the load is off by 1, 0–1.
+        #[serde(rename = "gain-per-s")]
+        gain_per_s: f64,
+    },
 }
 
 /// How nodes hand waiting jobs to each other.

@@ -17,6 +17,7 @@ use crate::reports::Letter;
 use crate::run::Run;
 use crate::scenario::{Arrivals, Failure, Scenario, When};
 use crate::size::Sizes;
+use crate::steering::Helm;
 use crate::task::{Copy, NOBODY, Stage, Tasks};
 use crate::transfers::Handing;
 
@@ -46,6 +47,7 @@ mod stream {
 
 pub(crate) struct Dispatcher {
     pub(crate) scheduler: Option<Scheduler>,
+    pub(crate) helm: Option<Helm>,
     /// Jobs that wait, with their generations; those that are over are passed by.
     pub(crate) queue: VecDeque<(u32, u32)>,
     pub(crate) queued: u32,
@@ -107,7 +109,8 @@ impl<'a> World<'a> {
                 Dispatch::Scheduler(settings) => Some(Scheduler::new(settings.clone(), counts, seed)),
                 Dispatch::Central => None,
             };
-            Dispatcher { scheduler, queue: VecDeque::new(), queued: 0, busy_until: 0 }
+            let helm = Helm::new(scenario);
+            Dispatcher { scheduler, helm, queue: VecDeque::new(), queued: 0, busy_until: 0 }
         });
         let mut world = World {
             scenario,

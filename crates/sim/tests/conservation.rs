@@ -149,6 +149,7 @@ prop_compose! {
             nodes,
             dispatchers,
             signals,
+            steering: None,
             transfer,
             costs: Costs { pick: us(costs_us.0), transfer: us(costs_us.1), report: us(costs_us.2) },
             hop: us(hop_us / 1000 * 1000),

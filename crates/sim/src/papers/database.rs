@@ -134,6 +134,7 @@ fn cell(load: Load, algorithm: Algorithm, nodes: u32, replications: u32, measure
         nodes: if nodes > 4 { vec![fast, slow] } else { vec![fast] },
         dispatchers: Default::default(),
         signals: Signals { when: reports, ..Signals::default() },
+        steering: None,
         transfer: None,
         costs: Default::default(),
         hop: HOP,

@@ -175,6 +175,7 @@ fn cell(workload: &Workload, algorithm: Algorithm, nodes: u32, rate: f64, effort
         nodes: vec![NodeGroup { count: nodes, ..NodeGroup::default() }],
         dispatchers: Default::default(),
         signals: Default::default(),
+        steering: None,
         transfer: algorithm.transfer(),
         costs: Costs { report: REPORT, transfer: HANDING, ..Costs::default() },
         hop: Duration::ZERO,

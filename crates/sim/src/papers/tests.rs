@@ -51,6 +51,7 @@ fn four_jobs_on_two_nodes_take_as_long_as_in_the_simulator() {
         nodes: vec![NodeGroup { concurrency: Some(0), ..NodeGroup::default() }],
         dispatchers: Default::default(),
         signals: Default::default(),
+        steering: None,
         transfer: None,
         costs: Default::default(),
         hop: Duration::ZERO,
