@@ -7,12 +7,12 @@ use evener_model::{Job, NodeId, Outcome, Time};
 use evener_protocol::http1::{self, Method, RequestEdits, Version};
 use evener_scheduler::PickError;
 
+use super::body::Body;
 use super::client::http_spec;
 use super::log::Entry;
 use super::reply::Reply;
-use super::{Body, Http, NONE, route};
-use crate::core::{Core, READ_MAX, READS_PER_TURN};
-use crate::io::Received;
+use super::{Http, NONE, route};
+use crate::core::Core;
 use crate::pool::Waiting;
 use crate::snapshot::Service;
 use crate::token::{Kind, Token};
@@ -43,9 +43,9 @@ pub(crate) struct Exchange {
     pub(super) upgrades: bool,
     /// What of the request is still to come from the client.
     pub(super) request_body: Body,
-    body_length: u64,
+    pub(super) body_length: u64,
     /// Body bytes that are not in `request` have been passed on: there is no other try.
-    streamed: bool,
+    pub(super) streamed: bool,
     /// The client sends no body before the node has asked for it (`Expect: 100-continue`).
     pub(super) awaits_continue: bool,
     /// Something of the response has been sent to the client.
@@ -436,40 +436,8 @@ impl Http {
         self.end(core, index, "client closed");
     }
 
-    /// A request's body made no progress for too long: because of the client, or of the node.
-    pub(super) fn body_timeout(&mut self, core: &mut Core, client_index: usize) {
-        let index = self.clients[client_index].exchange as usize;
-        let exchange = &self.exchanges[index];
-        let link = exchange.link;
-        if link == NONE || self.links[link as usize].is_connecting || exchange.awaits_continue {
-            // Nobody asks the client for its body yet, and waiting for a node has a time of its own.
-            return self.arm_body(core, client_index);
-        }
-        if !self.links[link as usize].output.is_empty() {
-            return self.link_failed(core, link as usize, Outcome::Timeout);
-        }
-        let listener = &core.listeners[self.clients[client_index].listener as usize];
-        listener.stats(core.worker).client_timeouts.add(1);
-        self.refuse_body(core, index, Reply::HEAD_TIMEOUT);
-    }
-
-    /// Gives the client time for the next part of its body.
-    pub(super) fn arm_body(&mut self, core: &mut Core, client_index: usize) {
-        let timeout = http_spec(core, self.clients[client_index].listener).timeouts.body;
-        core.set_timer(Token::new(Kind::HttpClient, client_index), timeout);
-    }
-
-    /// The node takes more of a body now. Until now it was not for the client to go on.
-    pub(super) fn go_on_with_body(&mut self, core: &mut Core, client_index: usize) {
-        let exchange = &self.exchanges[self.clients[client_index].exchange as usize];
-        if !exchange.request_body.is_done() {
-            self.arm_body(core, client_index);
-            self.pump_request(core, client_index);
-        }
-    }
-
     /// A request whose body cannot be passed on ends here.
-    fn refuse_body(&mut self, core: &mut Core, index: usize, reply: Reply) {
+    pub(super) fn refuse_body(&mut self, core: &mut Core, index: usize, reply: Reply) {
         let exchange = &mut self.exchanges[index];
         let link = std::mem::replace(&mut exchange.link, NONE);
         if link != NONE {
@@ -480,78 +448,6 @@ impl Http {
             core.pools[exchange.pool as usize].forget(core.worker, token);
         }
         self.answer(core, index, reply);
-    }
-
-    /// Passes the request's body on to the node as it comes.
-    pub(super) fn pump_request(&mut self, core: &mut Core, client_index: usize) {
-        let index = self.clients[client_index].exchange as usize;
-        let mut scratch = std::mem::take(&mut core.scratch);
-        self.pump_request_with(core, client_index, index, &mut scratch);
-        core.scratch = scratch;
-    }
-
-    fn pump_request_with(&mut self, core: &mut Core, client_index: usize, index: usize, scratch: &mut [u8]) {
-        for _ in 0..READS_PER_TURN {
-            let client = &mut self.clients[client_index];
-            let exchange = &mut self.exchanges[index];
-            if !client.readable || exchange.request_body.is_done() || exchange.link == NONE {
-                return;
-            }
-            let link = &mut self.links[exchange.link as usize];
-            if link.is_connecting || !link.output.is_empty() {
-                return;
-            }
-            let n = match client.io.receive(&mut scratch[..READ_MAX]) {
-                Ok(Received::Data(n)) => n,
-                Ok(Received::Blocked) => {
-                    client.readable = false;
-                    return;
-                }
-                Ok(Received::Eof) | Err(_) => return self.abort_client(core, client_index),
-            };
-            client.readable = n == READ_MAX || client.read_closed;
-            let http = http_spec(core, client.listener);
-            let (limit, timeout) = (http.limits.body_bytes_max, http.timeouts.body);
-            core.listeners[client.listener as usize].stats(core.worker).bytes_in.add(n as u64);
-            let Ok(part) = exchange.request_body.take(&scratch[..n]) else {
-                core.listeners[client.listener as usize].stats(core.worker).refused.add(1);
-                return self.refuse_body(core, index, Reply::BAD_BODY);
-            };
-            exchange.body_length += part.length as u64;
-            if limit > 0 && exchange.body_length > limit {
-                return self.refuse_body(core, index, Reply::BODY_TOO_LARGE);
-            }
-            if part.length < n {
-                client.input = core.buffers.take();
-                client.input.extend_from_slice(&scratch[part.length..n]);
-            }
-            exchange.streamed = true;
-            exchange.awaits_continue = false;
-            let node = core.pools[link.pool as usize].node(link.node);
-            node.stats(core.worker).bytes_out.add(part.length as u64);
-            let link_index = exchange.link as usize;
-            if link.output.send(&link.io, &scratch[..part.length], &mut core.buffers).is_err() {
-                // The node may have answered before it closed: its response is read first.
-                link.readable = true;
-                link.read_closed = true;
-                self.exchanges[index].request_body = Body::Done;
-                self.clients[client_index].must_close = true;
-                self.clients[client_index].has_unread = true;
-                core.again.push(Token::new(Kind::HttpNode, link_index));
-                return;
-            }
-            let token = Token::new(Kind::HttpClient, client_index);
-            if part.is_last {
-                core.timers.clear(token);
-                if client.read_closed {
-                    return self.leave_if_unanswered(core, client_index);
-                }
-            } else {
-                core.set_timer(token, timeout);
-            }
-            self.arm_link(core, link_index);
-        }
-        core.again.push(Token::new(Kind::HttpClient, client_index));
     }
 
     /// Ends an exchange whose slot is released: counts and logs it.

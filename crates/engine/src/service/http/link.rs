@@ -6,9 +6,10 @@ use evener_model::{NodeId, Outcome};
 use evener_protocol::http1::{self, Framing, Limits, ResponseEdits, Version};
 use evener_protocol::proxy_protocol;
 
+use super::body::{Body, BodyPart};
 use super::client::http_spec;
 use super::exchange::connect_outcome;
-use super::{Body, Http, NONE, Readiness};
+use super::{Http, NONE, Readiness};
 use crate::core::{Core, HEADROOM, READ_MAX, READS_PER_TURN};
 use crate::io::{Buffers, Io, Pending, Received};
 use crate::service::tcp::Tunnel;
@@ -413,8 +414,8 @@ impl Http {
             match &mut exchange.response_body {
                 Body::Chunked(chunks) => chunks
                     .decode(&scratch[body..end], &mut self.head)
-                    .map(|scan| super::BodyPart { length: scan.consumed, is_last: scan.done }),
-                _ => Ok(super::BodyPart { length: 0, is_last: true }),
+                    .map(|scan| BodyPart { length: scan.consumed, is_last: scan.done }),
+                _ => Ok(BodyPart { length: 0, is_last: true }),
             }
         } else {
             exchange.response_body.take(&scratch[body..end])

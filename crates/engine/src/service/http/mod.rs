@@ -4,6 +4,7 @@
 //! *link* a connection to a node. A client has at most one exchange at a time, an exchange at
 //! most one link; links without an exchange wait in their pool's idle lists.
 //!
+//! - `body.rs`: how far a body has come; passing a request's on
 //! - `client.rs`: reading requests, writing to clients, letting them go
 //! - `exchange.rs`: placing a request, trying again elsewhere, ending it
 //! - `link.rs`: connections to nodes, reading responses
@@ -11,6 +12,7 @@
 //! - `reply.rs`: answers of the director's own
 //! - `log.rs`: the access log's lines
 
+mod body;
 mod client;
 mod exchange;
 mod link;
@@ -18,7 +20,7 @@ pub(crate) mod log;
 mod reply;
 mod route;
 
-use evener_protocol::http1::{Chunks, Framing, Request, Response};
+use evener_protocol::http1::{Request, Response};
 use slab::Slab;
 
 use crate::core::Core;
@@ -116,62 +118,5 @@ impl Http {
         for link in links {
             self.close_link(core, link as usize);
         }
-    }
-}
-
-/// How much of a body is still to come.
-#[derive(Clone, Copy, Debug)]
-enum Body {
-    Done,
-    Length(u64),
-    Chunked(Chunks),
-    UntilClose,
-}
-
-/// The next part of a body.
-#[derive(Debug)]
-struct BodyPart {
-    /// Bytes that belong to the body.
-    length: usize,
-    /// Whether the body is complete with them.
-    is_last: bool,
-}
-
-impl Body {
-    fn new(framing: Framing) -> Body {
-        match framing {
-            Framing::None | Framing::Length(0) => Body::Done,
-            Framing::Length(length) => Body::Length(length),
-            Framing::Chunked => Body::Chunked(Chunks::new()),
-            Framing::UntilClose => Body::UntilClose,
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        matches!(self, Body::Done)
-    }
-
-    /// Takes what of `bytes` belongs to the body.
-    ///
-    /// # Errors
-    /// If a chunked body is malformed.
-    fn take(&mut self, bytes: &[u8]) -> Result<BodyPart, evener_protocol::http1::Fault> {
-        let part = match self {
-            Body::Done => BodyPart { length: 0, is_last: true },
-            Body::Length(left) => {
-                let length = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
-                *left -= length as u64;
-                BodyPart { length, is_last: *left == 0 }
-            }
-            Body::Chunked(chunks) => {
-                let scan = chunks.scan(bytes)?;
-                BodyPart { length: scan.consumed, is_last: scan.done }
-            }
-            Body::UntilClose => BodyPart { length: bytes.len(), is_last: false },
-        };
-        if part.is_last {
-            *self = Body::Done;
-        }
-        Ok(part)
     }
 }
