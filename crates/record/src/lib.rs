@@ -51,6 +51,7 @@ mod block;
 mod checksum;
 mod entry;
 mod error;
+mod jobs;
 mod reader;
 mod replay;
 mod settings;
@@ -59,6 +60,7 @@ mod wire;
 pub use block::{Encoder, End, EndReason, Head, end_frame, head_frame};
 pub use entry::{Entry, What};
 pub use error::{ReadError, ReplayError};
+pub use jobs::{Jobs, RecordedJob};
 pub use reader::{Block, Entries, Piece, Reader};
 pub use replay::{Difference, NodeContext, Replay, Tally};
 
