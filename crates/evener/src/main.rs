@@ -26,6 +26,7 @@ struct Arguments {
 enum Command {
     Run(commands::run::Run),
     Check(commands::check::Check),
+    Agent(commands::agent::Agent),
     Ctl(commands::ctl::Ctl),
     Explain(commands::explain::Explain),
     Load(commands::load::LoadCommand),
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Run(command) => command.run(),
         Command::Check(command) => command.run(),
+        Command::Agent(command) => command.run(),
         Command::Ctl(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Load(command) => command.run(),
