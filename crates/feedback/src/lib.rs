@@ -2,7 +2,7 @@
 //!
 //! Reports come by [`necp`], as [`agent_check`], in [`orca`] headers, as [`json`] or in [`datagram`]s, are
 //! [`gathered`] where one node speaks for many, and become weights in [`controller`]. Whatever comes from outside is parsed
-//! within fixed limits or refused, and says how old it is.
+//! within fixed limits or refused, and says how old it is. [`pace`] says when to report.
 
 pub mod agent_check;
 pub mod controller;
@@ -11,4 +11,5 @@ pub mod gathered;
 pub mod json;
 pub mod necp;
 pub mod orca;
+pub mod pace;
 mod rng;

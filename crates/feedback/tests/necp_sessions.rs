@@ -171,6 +171,35 @@ fn an_agent_begins_starts_reports_and_stops() {
 }
 
 #[test]
+fn a_service_is_asked_about_as_soon_as_it_starts() {
+    let mut pair = Pair::new(open().0, open().1);
+    pair.run(7);
+    pair.heard();
+    for number in [80, 81, 82, 83, 84, 85] {
+        let port = Port { number, ..HTTP };
+        pair.agent.start(pair.now, service(port));
+        pair.run(0);
+        let heard = pair.heard();
+        assert_eq!(heard[0], DirectorEvent::Started(service(port)));
+        let reported =
+            |event: &DirectorEvent| matches!(event, DirectorEvent::Reported { port: of, .. } if *of == port);
+        assert!(heard.iter().any(reported), "{heard:?}");
+    }
+    // An agent that is slow to answer is not asked again and again.
+    for number in 100..120 {
+        let mut start = Vec::new();
+        let unit = service(Port { number, ..HTTP }).unit();
+        frame::write(&mut start, Opcode::Start, Flags::NONE, number, None, [unit]);
+        pair.director.received(pair.now, &start, &mut pair.exceptions);
+        pair.director.timeout(pair.now);
+    }
+    assert!(pair.director.deadline().unwrap() > pair.now);
+    assert!(
+        std::iter::from_fn(|| pair.director.poll()).all(|event| !matches!(event, DirectorEvent::Ended(_)))
+    );
+}
+
+#[test]
 fn sequence_numbers_are_as_asked_for_and_grow_by_one() {
     let mut pair = pair(keyed());
     pair.run(20);

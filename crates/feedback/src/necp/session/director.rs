@@ -97,6 +97,8 @@ pub struct Director {
     services: BTreeMap<Port, Served>,
     pulse: Pulse,
     keepalives: u32,
+    /// Since when there is a service of which nothing has been asked.
+    unasked: Option<Time>,
     nonce: u64,
     rng: Rng,
     events: VecDeque<DirectorEvent>,
@@ -131,6 +133,7 @@ impl Director {
             link: Link::default(),
             services: BTreeMap::new(),
             keepalives: 0,
+            unasked: None,
             nonce,
             rng: Rng::new(seed),
             events: VecDeque::new(),
@@ -190,6 +193,10 @@ impl Director {
     pub fn deadline(&self) -> Option<Time> {
         match self.state {
             State::Opening(until) => Some(until),
+            // Not before the last question is answered: a peer must not seem dead for being asked often.
+            State::Open if !self.pulse.is_waiting() => {
+                Some(self.unasked.unwrap_or(self.pulse.due).min(self.pulse.due))
+            }
             State::Proving | State::Open => Some(self.pulse.due),
             State::Ended => None,
         }
@@ -242,7 +249,7 @@ impl Director {
             }
             Opcode::KeepaliveAck => self.answered(now, id, frame.header.flags, units),
             Opcode::Start => {
-                self.all_or_failed(Opcode::StartAck, id, units, |director, unit| director.start(unit))
+                self.all_or_failed(Opcode::StartAck, id, units, |director, unit| director.start(now, unit))
             }
             Opcode::Stop => {
                 self.all_or_failed(Opcode::StopAck, id, units, |director, unit| director.stop(unit))
@@ -332,7 +339,7 @@ impl Director {
         self.link.answer(answer, id, flags, failed);
     }
 
-    fn start(&mut self, unit: Unit) -> bool {
+    fn start(&mut self, now: Time, unit: Unit) -> bool {
         let Some(service) = Service::from_unit(unit) else { return false };
         let Service { forwarding, port } = service;
         let accepted = match &self.settings.accepts {
@@ -345,6 +352,7 @@ impl Director {
         }
         if known != Some(forwarding) {
             self.services.insert(port, Served { forwarding, unknown: Vec::new() });
+            self.unasked.get_or_insert(now);
             self.events.push_back(DirectorEvent::Started(service));
         }
         true
@@ -373,6 +381,7 @@ impl Director {
     }
 
     fn keepalive(&mut self, now: Time) {
+        self.unasked = None;
         self.keepalives = self.keepalives.wrapping_add(1);
         if self.keepalives.is_multiple_of(RETRY_AFTER) {
             self.services.values_mut().for_each(|served| served.unknown.clear());
