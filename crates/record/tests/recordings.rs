@@ -12,19 +12,31 @@ use run::{Recording, each, read_error, record, replay};
 #[test]
 fn every_policy_replays_pick_by_pick() {
     for policy in Policy::ALL {
-        for seed in 0..4 {
-            let replayed = replay(&record(policy, seed, 600), 1 << 16).unwrap();
-            let [tally] = replayed.tallies() else { panic!("one pool, one policy") };
-            assert!(tally.picks > 130, "{policy}: {} picks", tally.picks);
-            assert_eq!(tally.equal, tally.picks, "{policy}, seed {seed}: {:?}", tally.first_difference);
+        for seed in 0..3 {
+            assert_replays(policy, seed);
         }
     }
 }
 
 #[test]
+fn large_pools_replay_too() {
+    // Tables of hashes are the same for few nodes and many, and slow to build for a test.
+    for policy in Policy::ALL.into_iter().filter(|policy| !policy.hashes()) {
+        assert_replays(policy, 100);
+    }
+}
+
+fn assert_replays(policy: Policy, seed: u64) {
+    let replayed = replay(&record(policy, seed, 500), 1 << 16).unwrap();
+    let [tally] = replayed.tallies() else { panic!("one pool, one policy") };
+    assert!(tally.picks > 100, "{policy}: {} picks", tally.picks);
+    assert_eq!(tally.equal, tally.picks, "{policy}, seed {seed}: {:?}", tally.first_difference);
+}
+
+#[test]
 fn what_is_read_is_written_back_byte_for_byte() {
     for policy in [Policy::LeastJobs, Policy::Maglev] {
-        let bytes = record(policy, 3, 2000);
+        let bytes = record(policy, 2, 1000);
         let mut again = Recording::new(1);
         each(&bytes, 999, |worker, entry| {
             again.put(worker.into(), entry);
@@ -136,6 +148,8 @@ fn what_no_director_can_have_recorded_is_refused() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = replay(&bytes, 64);

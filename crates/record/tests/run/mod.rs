@@ -9,7 +9,9 @@ use evener_record::{
 };
 use evener_scheduler::{Policy, Scheduler, Settings, hash_bytes};
 
-const NODES_MAX: u32 = 12;
+/// Nodes of a pool; seeds from 100 have one so large that policies keep trees instead of scanning.
+const NODES: u32 = 12;
+const NODES_MANY: u32 = 100;
 
 /// A run of `calls` calls to a scheduler, with nodes that come and go, fail and report, and with other
 /// dispatchers that share its counts; as a recording.
@@ -79,6 +81,7 @@ impl Opening {
 }
 
 struct Run {
+    nodes: u32,
     scheduler: Scheduler,
     counts: Arc<JobCounts>,
     /// Jobs of other dispatchers, of which the scheduler learns when it picks.
@@ -101,11 +104,13 @@ impl Run {
             current_bonus_percent: seed as u32 % 4 * 30,
             ..Settings::default()
         };
-        let counts = Arc::new(JobCounts::new(NODES_MAX as usize));
+        let nodes = if seed >= 100 { NODES_MANY } else { NODES };
+        let counts = Arc::new(JobCounts::new(nodes as usize));
         Run {
+            nodes,
             scheduler: Scheduler::new(settings.clone(), Arc::clone(&counts), seed),
             counts,
-            others: vec![0; NODES_MAX as usize],
+            others: vec![0; nodes as usize],
             settings,
             seed,
             random: seed,
@@ -122,12 +127,12 @@ impl Run {
 
     fn begin(&mut self) -> Vec<Opening> {
         let settings = self.settings.clone();
-        let pool = What::Pool { name: "", nodes_max: NODES_MAX, seed: self.seed, settings };
+        let pool = What::Pool { name: "", nodes_max: self.nodes, seed: self.seed, settings };
         let mut openings = vec![Opening("app".into(), pool)];
-        for number in 0..NODES_MAX {
+        for number in 0..self.nodes {
             openings.push(Opening(format!("n{number}"), What::Name { node: NodeId(number), name: "" }));
         }
-        for number in 0..NODES_MAX / 2 {
+        for number in 0..self.nodes / 2 {
             let (_, event) = self.join(number);
             self.scheduler.handle(self.now, event);
             openings.push(Opening(String::new(), What::Event(event)));
@@ -146,10 +151,10 @@ impl Run {
     fn step(&mut self, file: &mut Recording) {
         let later = Duration::from_micros(self.below(2000));
         self.now += later;
-        let node = NodeId(self.below(u64::from(NODES_MAX)) as u32);
+        let node = NodeId(self.below(u64::from(self.nodes)) as u32);
         match self.below(40) {
             0 => {
-                let number = self.below(u64::from(NODES_MAX)) as u32;
+                let number = self.below(u64::from(self.nodes)) as u32;
                 let (_, event) = self.join(number);
                 self.tell(file, event);
             }
@@ -226,7 +231,7 @@ impl Run {
             let own = self.open.iter().filter(|open| **open == node).count() as u32;
             (node, own + self.others[node.index()])
         };
-        let now = (0..NODES_MAX).map(NodeId).map(all);
+        let now = (0..self.nodes).map(NodeId).map(all);
         let changed: Vec<_> = now.filter(|(node, jobs)| self.counts.jobs(*node) != *jobs).collect();
         for (node, jobs) in &changed {
             self.counts.set(*node, *jobs);
