@@ -7,6 +7,7 @@ mod commands;
 mod demo;
 mod logging;
 mod output;
+mod trace;
 
 use std::process::ExitCode;
 

@@ -161,6 +161,38 @@ fn overload_is_warned_of_and_simulated() {
 }
 
 #[test]
+fn a_trace_is_played_beside_its_scenario() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = "policies = [\"round-robin\"]\nseeds = 1\nloads = [0.5, 2.0]\nnode = [{}]\n[arrivals]\nkind = \
+                    \"trace\"\nfile = \"jobs.csv\"\nwork = true\n[patience]\ntimeout = \"10s\"\n";
+    fs::create_dir(folder.path().join("in")).unwrap();
+    fs::write(folder.path().join("in/trace.toml"), scenario).unwrap();
+    let jobs: String = (0..200).map(|job| format!("{},5\n", f64::from(job) * 0.02)).collect();
+    fs::write(folder.path().join("in/jobs.csv"), jobs).unwrap();
+    let output = evener(&["sim", "in/trace.toml", "--json"], folder.path());
+    assert!(output.status.success(), "{output:?}");
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let points = printed["experiments"][0]["points"].as_array().unwrap();
+    let figure = |point: &Value, name: &str| point["policies"][0]["figures"][name]["mean"].as_f64().unwrap();
+    for (point, rate) in points.iter().zip([100.0, 400.0]) {
+        assert_eq!(point["policies"][0]["jobs"], 200.0);
+        assert!((figure(point, "throughput") / rate - 1.0).abs() < 0.02, "{point}");
+    }
+    assert!((figure(&points[0], "mean_ms") - 5.0).abs() < 0.1, "no job waits");
+    assert!(figure(&points[1], "mean_ms") > 100.0, "jobs wait");
+
+    fs::write(folder.path().join("in/jobs.csv"), "1\nsoon\n").unwrap();
+    let output = evener(&["sim", "in/trace.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let said = said.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("trace.toml:7:8: arrivals.file: in/jobs.csv:2: expected seconds, found \"soon\""),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_cannot_be_read_or_written_is_told_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let missing = evener(&["sim", "missing.toml"], folder.path());

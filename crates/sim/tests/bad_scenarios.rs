@@ -48,7 +48,9 @@ fn case(case: &str) -> String {
 }
 
 fn found_in(text: &str) -> String {
-    let found = match Experiment::parse(text, &Overrides::default()) {
+    let found = match Experiment::parse(text, &Overrides::default(), &mut |file| {
+        Err(format!("{}: no such file", file.file))
+    }) {
         Ok((_, warnings)) => warnings,
         Err(errors) => errors,
     };

@@ -15,13 +15,14 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use evener_control::Errors;
 use evener_control::config::{ConfigError, Source};
-use evener_sim::{Experiment, Located, Overrides, Results};
+use evener_sim::{Experiment, Located, Overrides, Results, TraceFile};
 use serde::Serialize;
 
 use self::html::Part;
 use self::progress::ProgressLine;
 use super::sim_replay::{self, SimReplay};
 use crate::output::{self, Status};
+use crate::trace;
 
 /// What a process has ended with that was interrupted from the keyboard: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
@@ -145,7 +146,10 @@ impl Compare {
         let (mut experiments, mut errors) = (Vec::new(), Vec::new());
         for file in &self.files {
             let source = Arc::new(read(file)?);
-            match Experiment::parse(&source.text, &overrides) {
+            // Where the scenario is, there is its trace.
+            let folder = file.parent().unwrap_or(Path::new(""));
+            let mut traces = |wanted: &TraceFile| trace::read(&folder.join(&wanted.file), wanted);
+            match Experiment::parse(&source.text, &overrides, &mut traces) {
                 Ok((mut experiment, warnings)) => {
                     let warnings = located(&source, warnings);
                     if !warnings.is_empty() {

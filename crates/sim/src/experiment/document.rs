@@ -54,15 +54,17 @@ impl<'a> Document<'a> {
 
     /// Puts a number into a table of the root.
     pub(super) fn insert(&mut self, table: &str, key: &'static str, number: &'static str) {
-        let value = DeValue::parse(number).expect("it is a number");
-        if let Some(entry) = self.root.remove(table) {
-            let span = entry.span();
-            let mut inner = entry.into_inner();
-            if let DeValue::Table(table) = &mut inner {
-                table.insert(Spanned::new(span.clone(), key.into()), value);
-            }
-            self.root.insert(Spanned::new(span.clone(), table.to_owned().into()), Spanned::new(span, inner));
+        if let Some(DeValue::Table(table)) = self.root.get_mut(table).map(Spanned::get_mut) {
+            let value = DeValue::parse(number).expect("it is a number");
+            table.insert(Spanned::new(value.span(), key.into()), value);
         }
+    }
+
+    /// Puts a value at a key of the root, in the place of what is there.
+    pub(super) fn replace(&mut self, key: &'static str, toml: &'static str) {
+        let span = self.root.get(key).map_or(0..0, Spanned::span);
+        let value = DeValue::parse(toml).expect("it is a value").into_inner();
+        self.root.insert(Spanned::new(span.clone(), key.into()), Spanned::new(span, value));
     }
 
     /// All of it as one value, but for some keys of the root.

@@ -8,6 +8,7 @@ use toml::de::DeValue;
 
 use super::document::{Document, Located, read};
 use super::policy::{Wrong, contender};
+use super::trace::{self, TraceReader};
 use super::{Contender, Experiment, Point};
 use crate::Scenario;
 use crate::check::Finding;
@@ -70,15 +71,21 @@ const KEYS: [&str; 6] = ["name", "description", "seed", "seeds", "rates", "loads
 const OWN: [&str; 7] = ["name", "description", "policies", "seed", "seeds", "rates", "loads"];
 
 impl Experiment {
-    /// Reads an experiment, and warns of what is allowed in it but probably not meant.
+    /// Reads an experiment, and warns of what is allowed in it but probably not meant. What a trace names is read by
+    /// `traces`.
     ///
     /// # Errors
     /// All that is wrong, with its place in the text.
-    pub fn parse(text: &str, overrides: &Overrides) -> Result<(Experiment, Vec<Located>), Vec<Located>> {
+    pub fn parse(
+        text: &str,
+        overrides: &Overrides,
+        traces: &mut TraceReader<'_>,
+    ) -> Result<(Experiment, Vec<Located>), Vec<Located>> {
         let mut document = Document::parse(text)?;
+        let trace = trace::take(&mut document, traces).map_err(|error| vec![error])?;
         let sweeps = document.has("rates") || document.has("loads");
-        let has_rate = document.has("arrivals.rate");
-        if sweeps && !has_rate && document.text("arrivals", "kind") != Some("closed") {
+        let has_rate = trace.is_none() && document.has("arrivals.rate");
+        if sweeps && trace.is_none() && !has_rate && document.text("arrivals", "kind") != Some("closed") {
             // What is swept need not be said twice.
             document.insert("arrivals", "rate", "1.0");
         }
@@ -88,7 +95,10 @@ impl Experiment {
         let keys: Option<Keys> =
             read(&document.only(&KEYS), "", &[]).map_err(|error| errors.push(error)).ok();
         let contenders = contenders(&document, &mut errors);
-        let (Some(scenario), Some(keys)) = (scenario, keys) else { return Err(errors) };
+        let (Some(mut scenario), Some(keys)) = (scenario, keys) else { return Err(errors) };
+        if let Some(trace) = trace {
+            trace.put(&mut scenario);
+        }
         if sweeps && has_rate {
             let help = "leave out one of them".to_owned();
             errors.push(document.error("arrivals.rate", "is also said by `rates` or `loads`", Some(help)));

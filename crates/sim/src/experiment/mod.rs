@@ -1,6 +1,6 @@
 //! Experiments: a scenario, the policies that are compared on it, at which loads, and how often.
 //!
-//! - `file`: from TOML to an [`Experiment`]; `document` knows what stands where in it, `policy` the policies
+//! - `file`: from TOML to an [`Experiment`]; `document` knows what stands where in it, `policy` and `trace` read parts
 //! - `run`: all runs on all cores, in an order that nobody sees
 //! - `figures`: what is told of a run; `results`: the same over replications; `statistics`: means and intervals
 
@@ -11,6 +11,7 @@ mod policy;
 mod results;
 mod run;
 mod statistics;
+mod trace;
 
 pub use document::Located;
 pub use figures::{Line, Measure};
@@ -21,8 +22,9 @@ pub use results::{
 };
 pub use run::Progress;
 pub use statistics::Estimate;
+pub use trace::{TraceFile, TraceReader};
 
-use crate::Scenario;
+use crate::{Arrivals, Scenario};
 
 /// A scenario, and what is compared on it.
 #[derive(Clone, Debug)]
@@ -63,6 +65,10 @@ impl Experiment {
         let mut scenario = self.scenario.clone();
         if let Some(rate) = point.rate {
             scenario.arrivals = scenario.arrivals.at_rate(rate);
+        }
+        if let Arrivals::Trace(trace) = &scenario.arrivals {
+            // At a higher rate a trace is over sooner.
+            scenario.duration = scenario.duration.min(trace::end(trace));
         }
         scenario
     }

@@ -76,7 +76,8 @@ struct Options {
     order: Option<String>,
     variant: Option<String>,
     among: Option<u8>,
-    interval: Option<f64>,
+    within: Option<f64>,
+    affinity: Option<u16>,
     choices: Option<u8>,
     #[serde(default, with = "humantime_serde")]
     phase: Option<Duration>,
@@ -179,9 +180,13 @@ impl Options {
             settings.among = within("among", among, 1, 16)?;
             said.push(format!("among {among}"));
         }
-        if let Some(interval) = self.interval {
-            settings.interval_percent = percent(within("interval", interval, 0.0, 10.0)?);
-            said.push(format!("interval {interval}"));
+        if let Some(share) = self.within {
+            settings.interval_percent = percent(within("within", share, 0.0, 1.0)?);
+            said.push(format!("within {share}"));
+        }
+        if let Some(nodes) = self.affinity {
+            settings.affinity = nodes;
+            said.push(format!("affinity {nodes}"));
         }
         if let Some(choices) = self.choices {
             settings.choices = within("choices", choices, 1, 16)?;
@@ -196,7 +201,7 @@ impl Options {
             said.push(format!("error penalty {penalty}"));
         }
         if let Some(dispatchers) = self.dispatchers {
-            settings.dispatchers = within("dispatchers", dispatchers, 0, 1024)?;
+            settings.dispatchers = within("dispatchers", dispatchers, 0, 1000)?;
             said.push(format!("{dispatchers} dispatchers"));
         }
         if let Some(bonus) = self.current_bonus {
