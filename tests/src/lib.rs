@@ -10,6 +10,7 @@ pub mod load;
 pub mod nginx;
 pub mod nodes;
 pub mod prometheus;
+pub mod servers;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
