@@ -273,10 +273,32 @@ fn half_requests_and_garbage_are_survived() {
 }
 
 #[test]
+fn a_client_that_does_not_read_is_cut_off_so_that_it_can_tell() {
+    // The end of the connection is that of the body: a part must not look like the whole.
+    let node = nodes::Node::http(|_, stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
+        let piece = vec![b'x'; 1 << 20];
+        (0..64).try_for_each(|_| stream.write_all(&piece))?;
+        Err(std::io::ErrorKind::ConnectionAborted.into())
+    });
+    let address = free_address();
+    let timeouts = "timeouts = { body = \"300ms\" }";
+    let director = Director::start(&web_with(address, timeouts, &[node.address], ""));
+    let mut client = connect(address);
+    client.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    wait_until("the client to be let go", || director.node("app", "n1")["outcomes"]["cancelled"] == 1);
+    let error = client.rest().expect_err("a part of the body");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    wait_until("the jobs to end", || director.jobs() == 0);
+}
+
+#[test]
 fn clients_that_do_not_read_hold_no_memory() {
     let nginx = Nginx::start(&["rat"]);
     let address = free_address();
-    let director = Director::start(&web(address, &nginx.addresses));
+    // All of them are read in the end, one after the other, which takes a slow machine a while.
+    let timeouts = "timeouts = { body = \"10m\" }";
+    let director = Director::start(&web_with(address, timeouts, &nginx.addresses, ""));
     let file = "/files/large";
     let size = 8 << 20;
     let put = format!("PUT {file} HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n");

@@ -463,6 +463,9 @@ impl Http {
         let client = &self.clients[index];
         if client.exchange != NONE {
             core.listeners[client.listener as usize].stats(core.worker).aborted.add(1);
+            if self.exchanges[client.exchange as usize].has_answered {
+                client.io.reset_on_close();
+            }
             self.cancel(core, client.exchange as usize);
         }
         self.close_client(core, index);
@@ -476,6 +479,10 @@ impl Http {
             return;
         }
         client.state = State::Closed;
+        if !client.output.is_empty() {
+            // Part of an answer must not pass for all of it.
+            client.io.reset_on_close();
+        }
         client.output.discard(&mut core.buffers);
         core.buffers.put(std::mem::take(&mut client.input));
         core.timers.clear(Token::new(Kind::HttpClient, index));
