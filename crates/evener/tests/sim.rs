@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use evener_sim::{Experiment, Overrides};
 use serde_json::Value;
 
 /// A guide with commands that run and scenarios that are right.
@@ -132,6 +133,52 @@ fn every_name_of_the_json_is_explained() {
     for name in all {
         assert!(guide.contains(&format!("\"{name}\"")) || guide.contains(&format!("`{name}`")), "{name}");
     }
+}
+
+#[test]
+fn every_key_of_a_scenario_is_explained() {
+    let guide = fs::read_to_string(root().join(GUIDE)).unwrap();
+    let tables = [
+        "#",
+        "policies = [{ # }]",
+        "arrivals = { kind = \"poisson\", rate = 1, # }",
+        "arrivals = { kind = \"bursts\", rate = 1, # }",
+        "arrivals = { kind = \"on-off\", rate = 1, # }",
+        "arrivals = { kind = \"closed\", # }",
+        "arrivals = { kind = \"trace\", # }",
+        "size = { kind = \"exponential\", # }",
+        "size = { kind = \"lognormal\", # }",
+        "size = { kind = \"pareto\", # }",
+        "size = { kind = \"mix\", # }",
+        "size = { kind = \"empirical\", # }",
+        "node = [{ # }]",
+        "node = [{ fault = [{ # }] }]",
+        "dispatchers = { # }",
+        "signals = { # }",
+        "signals = { when = { kind = \"periodic\", # } }",
+        "steering = { law = \"smoothing\", # }",
+        "steering = { law = \"integral\", # }",
+        "transfer = { # }",
+        "costs = { # }",
+        "patience = { # }",
+    ];
+    let mut keys = 0;
+    for table in tables {
+        for key in known_keys(&table.replace('#', "qqqqqqqqqqqqqqqq = 1")) {
+            let names = [format!("`{key}`"), format!("{key} = "), format!("\"{key}\""), format!("[{key}]")];
+            assert!(names.iter().any(|name| guide.contains(name)), "{table}: {key}");
+            keys += 1;
+        }
+    }
+    assert!(keys > 60, "{keys}");
+}
+
+/// What a scenario may say in the place of a key that it may not.
+fn known_keys(text: &str) -> Vec<String> {
+    let errors = Experiment::parse(text, &Overrides::default(), &mut |_| unreachable!()).unwrap_err();
+    let unknown = errors.iter().find(|error| error.finding.message == "unknown key").expect(text);
+    let help = unknown.finding.help.as_ref().unwrap();
+    help.strip_prefix("known keys: ").expect(help).split(", ").map(Into::into).collect()
 }
 
 #[test]

@@ -54,6 +54,10 @@ impl Scenario {
         check_signals(&self.signals, &mut findings);
         if let Some(steering) = self.steering {
             check_steering(steering, &mut findings);
+            if matches!(self.signals.when, When::Never) {
+                let help = "say `signals.when`, or leave it out";
+                findings.warn("steering", "weights follow reports, and there are none", help);
+            }
         }
         if let Some(transfer) = &self.transfer {
             check_transfer(transfer, &mut findings);

@@ -110,7 +110,7 @@ fn common_work(line: &str) -> Option<u64> {
     let last = rest.next_back()?;
     let nanos =
         if last.contains('.') { last.parse::<f64>().ok()? * 1e9 } else { last.parse::<f64>().ok()? * 1e3 };
-    (nanos >= 0.0 && nanos < 1e17).then_some((nanos as u64).max(1))
+    (0.0..1e17).contains(&nanos).then_some((nanos as u64).max(1))
 }
 
 fn list(line: &str) -> Result<Job, String> {

@@ -154,7 +154,9 @@ fn explain(error: &toml::de::Error, value: &Spanned<DeValue<'_>>, path: &str, mo
     if let (true, Some((word, known))) = (message.starts_with("unknown field"), quoted.split_first()) {
         let (span, key) = found(search(table, &table_path, &|key, _| key == Some(*word)));
         let more_keys = if table_path.is_empty() { more_keys } else { &[] };
-        let known: Vec<&str> = known.iter().chain(more_keys).copied().collect();
+        // With an underscore, a key is the director's name for one with a dash.
+        let known = known.iter().filter(|name| !name.contains('_'));
+        let known: Vec<&str> = known.chain(more_keys).copied().collect();
         let help = nearest(word, &known).unwrap_or_else(|| format!("known keys: {}", known.join(", ")));
         return Located::error(span, key, "unknown key".into(), Some(help));
     }
