@@ -584,6 +584,16 @@ fn a_peer_that_only_errs_or_never_reads_is_ended() {
     }
     assert_eq!(pair.director.poll(), Some(DirectorEvent::Ended(Reason::BadMessages)));
 
+    // A bad message now and then does not end it.
+    let mut pair = self::pair(open());
+    pair.talk();
+    for _ in 0..40 {
+        pair.director.received(pair.now, &noise, &mut pair.exceptions);
+        pair.run(10);
+    }
+    assert_eq!(pair.director.bad_messages(), 40);
+    assert!(!pair.heard().iter().any(|event| matches!(event, DirectorEvent::Ended(_))));
+
     let mut pair = self::pair(open());
     pair.talk();
     pair.heard();

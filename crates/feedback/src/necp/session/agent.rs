@@ -294,6 +294,7 @@ impl Agent {
             return self.open(now, frame, id);
         }
         let Some((opcode, units)) = self.link.admit(frame) else { return };
+        let bad = self.link.bad_messages();
         let (id, flags) = (frame.header.request_id, frame.header.flags);
         match opcode {
             Opcode::Noop => {}
@@ -301,7 +302,7 @@ impl Agent {
             Opcode::KeepaliveAck => {
                 // Not understood is not answered: if it lasts, the connection has to begin anew.
                 if flags.is_rejection() {
-                    self.link.bad_messages += 1;
+                    self.link.count_bad();
                 } else if self.pulse.answered(id).is_some() {
                     // Only a director that goes on talking ends the series of failures.
                     self.failures = 0;
@@ -317,6 +318,7 @@ impl Agent {
             | Opcode::ExceptionResp => self.acknowledged(now, opcode, id, flags, units),
             _ => self.link.refuse(frame, Flags::NONE),
         }
+        self.link.count_good(bad);
     }
 
     /// The answer to INIT.
@@ -331,7 +333,7 @@ impl Agent {
             Err(_) => return self.close(now, Reason::NotOpened),
         };
         if opcode != Opcode::InitAck || header.request_id != id {
-            self.link.bad_messages += 1;
+            self.link.count_bad();
             return;
         }
         // A refusal can have no credential: the director did not accept ours.
@@ -412,7 +414,7 @@ impl Agent {
         }
         // Overtaken or damaged on the way: it holds still, with a new number. A refusal would say of what.
         if flags.is_rejection() || flags.has(Flags::ERROR) && units.count() == 0 {
-            self.link.bad_messages += 1;
+            self.link.count_bad();
             return self.request(now, request.opcode, request.units);
         }
         match opcode {

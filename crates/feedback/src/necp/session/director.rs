@@ -226,7 +226,7 @@ impl Director {
 
     /// Messages of the agent that could not be acted upon.
     pub fn bad_messages(&self) -> u32 {
-        self.link.bad_messages
+        self.link.bad_messages()
     }
 
     fn frame(&mut self, now: Time, frame: &Frame<'_>, exceptions: &mut Exceptions) {
@@ -234,6 +234,7 @@ impl Director {
             return self.open(now, frame, exceptions);
         }
         let Some((opcode, units)) = self.link.admit(frame) else { return };
+        let bad = self.link.bad_messages();
         if self.state == State::Proving {
             // The number that was asked for has come back: this is no recording.
             self.opened(exceptions);
@@ -276,6 +277,7 @@ impl Director {
             Opcode::ExceptionQuery => self.query(now, id, units, exceptions),
             _ => self.link.refuse(frame, Flags::NONE),
         }
+        self.link.count_good(bad);
     }
 
     /// The first message: INIT, or the connection ends.
@@ -283,7 +285,7 @@ impl Director {
         let (opcode, mut units) = match frame.message() {
             Ok(message) => message,
             Err(Malformed::Version) => {
-                self.link.bad_messages += 1;
+                self.link.count_bad();
                 return frame::write_version_mismatch(&mut self.link.output, &frame.header, None);
             }
             Err(_) => return self.end(Reason::NotOpened),
@@ -401,7 +403,7 @@ impl Director {
     fn answered(&mut self, now: Time, id: u16, flags: Flags, units: Units<'_>) {
         if flags.is_rejection() {
             // Not understood is not answered: if it lasts, the connection has to begin anew.
-            self.link.bad_messages += 1;
+            self.link.count_bad();
             return;
         }
         // An answer to nothing, or a late one: a later keep-alive was answered already.

@@ -5,8 +5,8 @@ use crate::necp::key::Key;
 
 /// How far above the last sequence number the next may be.
 const SEQ_AHEAD_MAX: u64 = 1 << 16;
-/// Messages that could not be acted upon before the connection is given up.
-const BAD_MESSAGES_MAX: u32 = 16;
+/// Messages in a row that could not be acted upon before the connection is given up.
+const BAD_IN_A_ROW_MAX: u32 = 16;
 /// Bytes that may wait for a peer that does not read.
 const OUTPUT_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
 
@@ -17,7 +17,9 @@ pub(super) struct Link {
     pub(super) output: Vec<u8>,
     auth: Option<Auth>,
     last_id: u16,
-    pub(super) bad_messages: u32,
+    /// Messages that could not be acted upon: in all, and since the last that could.
+    bad_messages: u32,
+    bad_in_a_row: u32,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,23 @@ impl Link {
     }
 
     pub(super) fn is_exhausted(&self) -> bool {
-        self.bad_messages > BAD_MESSAGES_MAX
+        self.bad_in_a_row > BAD_IN_A_ROW_MAX
+    }
+
+    pub(super) fn bad_messages(&self) -> u32 {
+        self.bad_messages
+    }
+
+    /// A message was acted upon, unless more than `bad_before` were bad by now.
+    pub(super) fn count_good(&mut self, bad_before: u32) {
+        if self.bad_messages == bad_before {
+            self.bad_in_a_row = 0;
+        }
+    }
+
+    pub(super) fn count_bad(&mut self) {
+        self.bad_messages = self.bad_messages.saturating_add(1);
+        self.bad_in_a_row += 1;
     }
 
     pub(super) fn is_choked(&self) -> bool {
@@ -62,7 +80,7 @@ impl Link {
     pub(super) fn admit<'a>(&mut self, frame: &Frame<'a>) -> Option<(Opcode, Units<'a>)> {
         let message = frame.message();
         if message.as_ref().err() == Some(&Malformed::Version) {
-            self.bad_messages += 1;
+            self.count_bad();
             if !frame.header.flags.has(Flags::ERROR) {
                 let sign = Self::sign(&mut self.auth);
                 frame::write_version_mismatch(&mut self.output, &frame.header, sign);
@@ -95,7 +113,7 @@ impl Link {
     /// Answers a request that is not acted upon, and counts it. Answers and errors get no answer: two peers
     /// would go on for ever.
     pub(super) fn refuse(&mut self, frame: &Frame<'_>, flags: Flags) {
-        self.bad_messages += 1;
+        self.count_bad();
         let answer = Opcode::from_code(frame.header.opcode).and_then(Opcode::answer);
         if let Some(answer) = answer.filter(|_| !frame.header.flags.has(Flags::ERROR)) {
             self.answer(answer, frame.header.request_id, Flags::ERROR.with(flags), []);
