@@ -126,11 +126,12 @@ fn cell(load: Load, algorithm: Algorithm, nodes: u32, replications: u32, measure
         Algorithm::LoadInformed => When::Continuous { phase: Duration::from_secs(10) },
         _ => When::Never,
     };
+    let ramp_up = RAMP_UP.min(measured);
     let scenario = Scenario {
         arrivals: Arrivals::Closed { clients: CLIENTS * nodes, think: Duration::ZERO },
         size: load.size(),
-        duration: RAMP_UP + measured,
-        warm_up: RAMP_UP,
+        duration: ramp_up + measured,
+        warm_up: ramp_up,
         nodes: if nodes > 4 { vec![fast, slow] } else { vec![fast] },
         dispatchers: Default::default(),
         signals: Signals { when: reports, ..Signals::default() },
@@ -188,7 +189,7 @@ impl Results {
 pub(super) fn reproduce(effort: Effort, run: &Runner<'_>) -> Vec<Row> {
     let (replications, measured) = match effort {
         Effort::Full => (20, MEASURED),
-        Effort::Trial => (2, Duration::from_secs(10)),
+        Effort::Trial => (2, Duration::from_secs(5)),
     };
     let mut keys = Vec::new();
     for load in Load::ALL {

@@ -7,6 +7,7 @@
 mod cells;
 mod database;
 mod distance;
+mod feedback;
 mod makespan;
 mod row;
 mod sample;
@@ -32,6 +33,8 @@ pub enum Paper {
     /// S. Sasaki, A. Tanaka, *Cluster System Capacity Improvement by Transferring Load in Virtual Node Distance
     /// Order*, 2008.
     Distance,
+    /// J. Kerr, *Using Dynamic Feedback to Optimise Load Balancing Decisions*, 2002.
+    Feedback,
 }
 
 /// How much is simulated.
@@ -45,13 +48,14 @@ pub enum Effort {
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 2] = [Paper::Database, Paper::Distance];
+    pub const ALL: [Paper; 3] = [Paper::Database, Paper::Distance, Paper::Feedback];
 
     /// The number that it goes by in rows and on the command line.
     pub const fn number(self) -> &'static str {
         match self {
             Paper::Database => "000",
             Paper::Distance => "003",
+            Paper::Feedback => "004",
         }
     }
 
@@ -63,6 +67,7 @@ impl Paper {
                 "S. Sasaki, A. Tanaka: Cluster System Capacity Improvement by Transferring Load in Virtual Node \
                  Distance Order, 2008"
             }
+            Paper::Feedback => "J. Kerr: Using Dynamic Feedback to Optimise Load Balancing Decisions, 2002",
         }
     }
 
@@ -73,6 +78,7 @@ impl Paper {
         match self {
             Paper::Database => database::reproduce(effort, &run),
             Paper::Distance => distance::reproduce(effort, &run),
+            Paper::Feedback => feedback::reproduce(effort, &run),
         }
     }
 }

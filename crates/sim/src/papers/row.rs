@@ -66,8 +66,8 @@ impl Subject {
     pub(super) fn compare(self, paper_value: f64, ours: &Sample, tolerance: f64, note: &str) -> Row {
         let near = (ours.mean() - paper_value).abs() <= tolerance;
         Row {
-            paper_value: Some(six_digits(paper_value)),
-            tolerance: Some(six_digits(tolerance)),
+            paper_value: six_digits(paper_value),
+            tolerance: six_digits(tolerance),
             verdict: if near { Verdict::Within } else { Verdict::Outside },
             ..self.not_reproduced(None, Some(ours), note)
         }
@@ -82,9 +82,9 @@ impl Subject {
             quantity: self.quantity,
             unit: self.unit,
             paper_value,
-            ours: ours.map(|sample| six_digits(sample.mean())),
-            low: interval.map(|(low, _)| six_digits(low)),
-            high: interval.map(|(_, high)| six_digits(high)),
+            ours: ours.and_then(|sample| six_digits(sample.mean())),
+            low: interval.and_then(|(low, _)| six_digits(low)),
+            high: interval.and_then(|(_, high)| six_digits(high)),
             tolerance: None,
             verdict: Verdict::NotReproduced,
             note: note.into(),
@@ -104,8 +104,9 @@ impl Row {
     }
 }
 
-/// What comes after six digits is noise.
-fn six_digits(figure: f64) -> f64 {
+/// What comes after six digits is noise. `None` for what is no number: nothing was there to be measured.
+fn six_digits(figure: f64) -> Option<f64> {
     // Zero has no sign that matters.
-    format!("{figure:.5e}").parse::<f64>().unwrap_or(figure) + 0.0
+    let short = format!("{figure:.5e}").parse::<f64>().unwrap_or(figure) + 0.0;
+    Some(short).filter(|short| short.is_finite())
 }

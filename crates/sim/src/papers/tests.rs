@@ -68,12 +68,9 @@ fn database() {
     let rows = trial(Paper::Database);
     let makespan = rows.iter().filter(|row| row.row.starts_with("sec3.1/"));
     assert!(makespan.clone().count() == 18 && makespan.clone().all(|row| row.verdict == Verdict::Within));
-    let names = ["fig6.1/rr/longdisk(5)/throughput", "fig6.8/jis/smcpu100to1(4)/response", "fig6.9/li(4)"];
-    let golden: [Figures; 3] = [
-        (Some(0.595238), Some(0.595238), Some(0.595238)),
-        (Some(-4.64669), Some(2.72229), Some(10.0913)),
-        (Some(1.2), Some(1.2), Some(1.2)),
-    ];
+    let names = ["fig6.1/rr/longdisk(5)/throughput", "fig6.8/jis/longdisk(5)/response"];
+    let golden: [Figures; 2] =
+        [(Some(0.634921), Some(0.634921), Some(0.634921)), (Some(0.87361), Some(0.87361), Some(0.87361))];
     assert_eq!(figures(&rows, &names), golden);
 }
 
@@ -87,6 +84,19 @@ fn distance() {
         (Some(-71.7803), Some(60.6396), Some(193.059)),
         (Some(320.0), Some(320.0), Some(320.0)),
         (Some(-169.692), Some(14.4962), Some(198.685)),
+    ];
+    assert_eq!(figures(&rows, &names), golden);
+}
+
+#[test]
+fn feedback() {
+    let rows = trial(Paper::Feedback);
+    let names = ["fig6/gap/640", "fig8/gap/640", "fig3/responses/2880", "sec5/load-at-99.5"];
+    let golden: [Figures; 4] = [
+        (Some(3.76853), Some(65.9921), Some(128.216)),
+        (Some(11.8986), Some(33.4524), Some(55.0061)),
+        (Some(2010.87), Some(2913.0), Some(3815.13)),
+        (Some(1.0), Some(1.0), Some(1.0)),
     ];
     assert_eq!(figures(&rows, &names), golden);
 }
