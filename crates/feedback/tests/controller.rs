@@ -318,6 +318,69 @@ fn a_weight_moves_no_faster_than_the_step_limit() {
     assert!(weights[0].1.value() >= 89, "{weights:?}");
 }
 
+/// A controller of two nodes, the first of which has said for a while that it is full.
+fn lowered() -> (Controller, Vec<(NodeId, Weight)>, Time) {
+    let mut controller =
+        Controller::new(smoothing(), &[(NodeId(0), Weight::DEFAULT), (NodeId(1), Weight::DEFAULT)]);
+    let mut now = Time::ZERO;
+    for _ in 0..60 {
+        now += Duration::from_secs(1);
+        for (node, health) in [(0, 20), (1, 100)] {
+            say(&mut controller, now, node, health);
+        }
+    }
+    let mut weights = Vec::new();
+    controller.weights(now, &mut weights);
+    assert!(weights[0].1.value() < 25 && weights[1].1.value() == 100, "{weights:?}");
+    (controller, weights, now)
+}
+
+fn say(controller: &mut Controller, now: Time, node: u32, health: u8) {
+    let report = Report { measured_at: now, health: Some(Health::saturating(health)), ..Report::default() };
+    controller.reported(now, NodeId(node), &report).unwrap();
+}
+
+#[test]
+fn a_weight_does_not_jump_after_a_pause() {
+    let (mut controller, mut weights, mut now) = lowered();
+    let before = weights[0].1.value();
+    now += Duration::from_secs(9);
+    say(&mut controller, now, 0, 100);
+    controller.weights(now, &mut weights);
+    assert!(weights[0].1.value() <= before + 21, "{before} became {weights:?}");
+}
+
+#[test]
+fn after_silence_a_node_starts_from_its_configured_weight() {
+    let (mut controller, mut weights, mut now) = lowered();
+    // Nobody asked for weights while it was silent.
+    now += Duration::from_secs(30);
+    say(&mut controller, now, 0, 20);
+    say(&mut controller, now, 1, 100);
+    controller.weights(now, &mut weights);
+    assert_eq!(weights[0].1.value(), 100, "{weights:?}");
+}
+
+#[test]
+fn a_weight_does_not_flicker_between_two_values() {
+    // The configured weights put every factor's weight near a half: 7 · 14 · factor.
+    let mut controller = Controller::new(
+        Settings { dead_band: 0.0, ..smoothing() },
+        &[(NodeId(0), Weight::new(7).unwrap()), (NodeId(1), Weight::new(7).unwrap())],
+    );
+    let (mut weights, mut seen) = (Vec::new(), Vec::new());
+    for second in 1..300 {
+        let now = Time::from_nanos(second * 1_000_000_000);
+        say(&mut controller, now, 0, 50 + (second % 2) as u8);
+        say(&mut controller, now, 1, 100);
+        controller.weights(now, &mut weights);
+        seen.push(weights[0].1.value());
+    }
+    let late = &seen[100..];
+    let changes = late.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert_eq!(changes, 0, "{late:?}");
+}
+
 #[test]
 fn what_cannot_be_used_is_ignored_and_said() {
     let mut controller = Controller::new(integral(), &[(NodeId(1), Weight::DEFAULT)]);
