@@ -13,6 +13,25 @@
 //!
 //! Only additions, multiplications and divisions: the same reports at the same times give the same weights
 //! on every machine.
+//!
+//! ```
+//! use evener_feedback::controller::{Controller, Settings};
+//! use evener_model::{NodeId, Report, Time, Weight};
+//!
+//! let (rat, mole) = (NodeId(0), NodeId(1));
+//! let mut controller = Controller::new(Settings::default(), &[(rat, Weight::DEFAULT), (mole, Weight::DEFAULT)]);
+//! let mut weights = Vec::new();
+//! for second in 1..=20 {
+//!     let now = Time::from_nanos(second * 1_000_000_000);
+//!     for (node, load) in [(rat, 0.9), (mole, 0.3)] {
+//!         let report = Report { measured_at: now, load: Some(load), ..Report::default() };
+//!         controller.reported(now, node, &report)?;
+//!     }
+//!     controller.weights(now, &mut weights);
+//! }
+//! assert!(weights[0].1 < weights[1].1);
+//! # Ok::<(), evener_feedback::controller::Ignored>(())
+//! ```
 
 mod integral;
 mod settings;
