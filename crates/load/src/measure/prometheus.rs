@@ -51,7 +51,7 @@ impl Selector {
     /// # Errors
     /// [`MetricError`] if there is none, or one that cannot be read.
     pub fn sum(&self, text: &str) -> Result<f64, MetricError> {
-        let mut sum = None;
+        let mut sum: Option<f64> = None;
         for line in text.lines() {
             let line = line.trim_start();
             let Some((found, rest)) = name(line) else { continue };
@@ -67,7 +67,8 @@ impl Selector {
             let value = rest.and_then(|rest| rest.split_whitespace().next()?.parse::<f64>().ok());
             let value = value.filter(|value| value.is_finite()).ok_or_else(wrong)?;
             if matched == self.labels.len() {
-                sum = Some(sum.unwrap_or(0.0) + value);
+                sum = Some(sum.unwrap_or(0.0) + value).filter(|sum| sum.is_finite());
+                sum.ok_or_else(wrong)?;
             }
         }
         sum.ok_or(MetricError::Missing)
