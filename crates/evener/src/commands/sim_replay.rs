@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -83,6 +83,7 @@ impl Told {
         let mut file = File::open(path)?;
         let mut reader = Reader::new();
         let mut piece = vec![0; PIECE_BYTES];
+        let mut progress = Progress::new(file.metadata()?.len());
         loop {
             let read = match file.read(&mut piece) {
                 Ok(read) => read,
@@ -93,6 +94,7 @@ impl Told {
                 return Ok(reader.finish()?);
             }
             reader.feed(&piece[..read]);
+            progress.show(read);
             while let Some(piece) = reader.next()? {
                 self.take(piece)?;
             }
@@ -210,6 +212,46 @@ impl Told {
     /// Since the recording began.
     fn at_s(&self, difference: &Difference) -> f64 {
         difference.at.since(self.replay.started().unwrap_or_default()).as_secs_f64()
+    }
+}
+
+/// How much of a long recording is replayed, on a terminal only.
+#[derive(Debug)]
+struct Progress {
+    bytes: u64,
+    done: u64,
+    shown: Option<u64>,
+    is_silent: bool,
+}
+
+impl Progress {
+    fn new(bytes: u64) -> Progress {
+        // What takes a moment needs no line.
+        let is_silent = bytes < 32 * PIECE_BYTES as u64 || !io::stderr().is_terminal();
+        Progress { bytes, done: 0, shown: None, is_silent }
+    }
+
+    fn show(&mut self, read: usize) {
+        self.done += read as u64;
+        let percent = self.done * 100 / self.bytes.max(1);
+        if !self.is_silent && self.shown != Some(percent) {
+            self.shown = Some(percent);
+            self.write(&format!("replayed {percent} %"));
+        }
+    }
+
+    /// Standard error that takes no more is no reason to stop.
+    fn write(&self, line: &str) {
+        let mut out = io::stderr().lock();
+        let _ = write!(out, "\r{line:20}\r{line}").and_then(|()| out.flush());
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown.is_some() {
+            self.write("");
+        }
     }
 }
 
