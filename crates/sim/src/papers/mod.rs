@@ -8,6 +8,7 @@ mod cells;
 mod database;
 mod distance;
 mod feedback;
+mod keyvalue;
 mod makespan;
 mod row;
 mod sample;
@@ -30,6 +31,8 @@ use cells::Cell;
 pub enum Paper {
     /// D. Haney, K. S. Madsen, *Load-balancing for MySQL*, 2003.
     Database,
+    /// *LBKVD, a Load Balancer for Key-value Database*.
+    KeyValue,
     /// S. Sasaki, A. Tanaka, *Cluster System Capacity Improvement by Transferring Load in Virtual Node Distance
     /// Order*, 2008.
     Distance,
@@ -48,12 +51,13 @@ pub enum Effort {
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Paper; 3] = [Paper::Database, Paper::Distance, Paper::Feedback];
+    pub const ALL: [Paper; 4] = [Paper::Database, Paper::KeyValue, Paper::Distance, Paper::Feedback];
 
     /// The number that it goes by in rows and on the command line.
     pub const fn number(self) -> &'static str {
         match self {
             Paper::Database => "000",
+            Paper::KeyValue => "001",
             Paper::Distance => "003",
             Paper::Feedback => "004",
         }
@@ -63,6 +67,7 @@ impl Paper {
     pub const fn title(self) -> &'static str {
         match self {
             Paper::Database => "D. Haney, K. S. Madsen: Load-balancing for MySQL, 2003",
+            Paper::KeyValue => "LBKVD, a Load Balancer for Key-value Database",
             Paper::Distance => {
                 "S. Sasaki, A. Tanaka: Cluster System Capacity Improvement by Transferring Load in Virtual Node \
                  Distance Order, 2008"
@@ -77,6 +82,7 @@ impl Paper {
         let run = |cells: Vec<Cell>| cells::run(&cells, threads, done);
         match self {
             Paper::Database => database::reproduce(effort, &run),
+            Paper::KeyValue => keyvalue::reproduce(effort, &run),
             Paper::Distance => distance::reproduce(effort, &run),
             Paper::Feedback => feedback::reproduce(effort, &run),
         }

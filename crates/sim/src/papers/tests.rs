@@ -100,3 +100,15 @@ fn feedback() {
     ];
     assert_eq!(figures(&rows, &names), golden);
 }
+
+#[test]
+fn key_value() {
+    let rows = trial(Paper::KeyValue);
+    let names = ["throughput/1/1", "time/3/4", "sec5/knee"];
+    let golden: [Figures; 3] = [
+        (Some(1688.23), Some(1900.0), Some(2111.77)),
+        (Some(17.4762), Some(18.0513), Some(18.6263)),
+        (Some(12.0), Some(12.0), Some(12.0)),
+    ];
+    assert_eq!(figures(&rows, &names), golden);
+}
