@@ -194,6 +194,17 @@ fn a_node_that_always_says_100_draws_little_more_than_its_share() {
 }
 
 #[test]
+fn a_node_gets_no_more_than_its_odds_however_fast_it_is() {
+    let mut nodes = [toy(100.0); 4];
+    nodes[1].speed = 1000.0;
+    for (odds_max, share) in [(3.0, 0.5), (6.0, 0.667)] {
+        let mut pool = Loop::new(Settings { odds_max, ..integral() }, 1, &nodes, 300.0);
+        pool.run(600);
+        assert!((share - 0.03..share + 0.02).contains(&pool.share(1)), "{:?}", pool.values());
+    }
+}
+
+#[test]
 fn a_node_that_always_says_0_gets_nothing_and_the_others_go_on() {
     for settings in [integral(), smoothing(), settings(Law::Off)] {
         let mut nodes = [toy(100.0); 4];
@@ -253,7 +264,7 @@ fn a_silent_node_has_its_configured_share_after_the_expiry() {
 #[test]
 fn when_all_are_silent_weights_are_as_configured() {
     for settings in [integral(), smoothing()] {
-        let configured = [4, 8, 0, 20].map(|weight| Weight::new(weight).unwrap());
+        let configured = [3, 7, 0, 19].map(|weight| Weight::new(weight).unwrap());
         let pool: Vec<_> = (0..).map(NodeId).zip(configured).collect();
         let mut controller = Controller::new(settings, &pool);
         let second = |seconds: u64| Time::from_nanos(seconds * 1_000_000_000);
@@ -265,12 +276,12 @@ fn when_all_are_silent_weights_are_as_configured() {
         }
         let mut weights = Vec::new();
         controller.weights(second(59), &mut weights);
-        assert_ne!(weights[0].1.value() * 2, weights[1].1.value(), "{weights:?}");
+        assert_ne!(weights[0].1.value() * 7, weights[1].1.value() * 3, "{weights:?}");
         assert_eq!(controller.next_expiry(second(59)), Some(second(69)));
         controller.weights(second(69), &mut weights);
         let values: Vec<_> = weights.iter().map(|(_, weight)| weight.value()).collect();
-        let unit = values[0] / 4;
-        assert_eq!(values, [4 * unit, 8 * unit, 0, 20 * unit]);
+        let unit = values[0] / 3;
+        assert_eq!(values, [3 * unit, 7 * unit, 0, 19 * unit]);
         assert_eq!(controller.next_expiry(second(69)), None);
     }
 }
