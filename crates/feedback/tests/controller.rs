@@ -329,6 +329,67 @@ fn a_weight_moves_no_faster_than_the_step_limit() {
     assert!(weights[0].1.value() >= 89, "{weights:?}");
 }
 
+/// Reports of two nodes once a second; the weights after each.
+fn weights_of(settings: Settings, reports: impl Iterator<Item = (u8, u8)>) -> Vec<(u32, u32)> {
+    let mut controller =
+        Controller::new(settings, &[(NodeId(0), Weight::DEFAULT), (NodeId(1), Weight::DEFAULT)]);
+    let (mut weights, mut now) = (Vec::new(), Time::ZERO);
+    let each = reports.map(|(first, second)| {
+        now += Duration::from_secs(1);
+        say(&mut controller, now, 0, first);
+        say(&mut controller, now, 1, second);
+        controller.weights(now, &mut weights);
+        (weights[0].1.value(), weights[1].1.value())
+    });
+    each.collect()
+}
+
+#[test]
+fn what_is_within_the_dead_band_moves_nothing() {
+    let even = weights_of(integral(), (0..300).map(|_| (50, 45)));
+    assert!(even.iter().all(|weights| *weights == (100, 100)), "off the mean by 0.025: {even:?}");
+    let quick = Settings { dead_band: 0.05, ..settings(Law::Smoothing { alpha: 1.0 }) };
+    let steady = weights_of(quick, (0..300_u32).map(|second| (60 + (second % 4) as u8, 97)));
+    assert!(steady[100..].iter().all(|weights| *weights == steady[100]), "{steady:?}");
+}
+
+#[test]
+fn the_integral_moves_no_faster_than_the_step_limit() {
+    let fast = settings(Law::Integral { gain_per_s: 1.0 });
+    let weights = weights_of(fast, (0..5).map(|_| (1, 100)));
+    let ratio = |(first, second): (u32, u32)| f64::from(second) / f64::from(first);
+    for pair in weights.windows(2) {
+        let grown = ratio(pair[1]) / ratio(pair[0]);
+        assert!((1.0..1.27).contains(&grown), "one down and the other up by a tenth: {weights:?}");
+    }
+}
+
+#[test]
+fn a_node_that_was_full_for_long_comes_back() {
+    let mut nodes = [toy(100.0); 4];
+    nodes[3].agent = Agent::Says(1);
+    let mut pool = Loop::new(integral(), 1, &nodes, 200.0);
+    pool.run(900);
+    pool.nodes[3].agent = Agent::Honest;
+    pool.run(120);
+    assert!(pool.share(3) > 0.2, "{:?}", pool.values());
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_tried_ever_more_rarely() {
+    let mut nodes = [toy(100.0); 4];
+    nodes[2].agent = Agent::Says(100);
+    let mut pool = Loop::new(integral(), 1, &nodes, 280.0);
+    let (mut tries, mut high) = (0, false);
+    for _ in 0..3600 {
+        pool.second();
+        let now_high = pool.share(2) > 0.32;
+        tries += u32::from(now_high && !high);
+        high = now_high;
+    }
+    assert!((2..=8).contains(&tries), "{tries} in an hour");
+}
+
 /// A controller of two nodes, the first of which has said for a while that it is full.
 fn lowered() -> (Controller, Vec<(NodeId, Weight)>, Time) {
     let mut controller =

@@ -664,3 +664,184 @@ fn values_become_a_report() {
     assert!((report.load.unwrap() - 0.75).abs() < 1e-6);
     assert_eq!(Values::default().report(second(1)).load, None);
 }
+
+/// One message as bytes.
+fn message(opcode: Opcode, flags: Flags, id: u16, sign: Option<(&Key, u64)>, units: &[Unit]) -> Vec<u8> {
+    let mut out = Vec::new();
+    frame::write(&mut out, opcode, flags, id, sign, units.iter().copied());
+    out
+}
+
+#[test]
+fn errors_and_answers_get_no_answer() {
+    let mut pair = pair(keyed());
+    pair.talk();
+    let stop = service(HTTP).unit();
+    for (opcode, flags) in
+        [(Opcode::Stop, Flags::ERROR), (Opcode::StopAck, Flags::NONE), (Opcode::Noop, Flags::NONE)]
+    {
+        pair.director.received(pair.now, &message(opcode, flags, 1, None, &[stop]), &mut pair.exceptions);
+        assert!(pair.director.output().is_empty(), "{opcode:?}");
+    }
+    assert_eq!(pair.director.bad_messages(), 3);
+}
+
+#[test]
+fn keepalives_do_not_keep_step() {
+    let mut pair = pair(open());
+    pair.talk();
+    let mut times = Vec::new();
+    for _ in 0..40 {
+        pair.now = pair.director.deadline().unwrap();
+        times.push(pair.now);
+        pair.director.timeout(pair.now);
+        pair.talk();
+    }
+    let intervals: Vec<_> = times[2..].windows(2).map(|pair| pair[1].since(pair[0]).as_millis()).collect();
+    assert!(intervals.iter().all(|ms| (4000..=6000).contains(ms)), "{intervals:?}");
+    assert!(intervals.iter().min() < Some(&4500) && intervals.iter().max() > Some(&5500), "{intervals:?}");
+}
+
+#[test]
+fn nodes_have_exceptions_of_their_own_and_not_too_many() {
+    let mut shared = Exceptions::new(false);
+    let exception = except([10, 1, 0, 0], 16, 0, Scope::Local);
+    let init = message(Opcode::Init, Flags::NONE, 1, None, &[Unit::default()]);
+    let agents = [AGENT, IpAddr::from([10, 9, 0, 2])];
+    let mut directors = agents.map(|agent| {
+        let mut director = Director::new(open().1, agent, second(1), 1, 1);
+        director.received(second(1), &init, &mut shared);
+        let add = message(Opcode::ExceptionAdd, Flags::NONE, 2, None, &[exception.unit()]);
+        director.received(second(1), &add, &mut shared);
+        director
+    });
+    let delete = message(Opcode::ExceptionDel, Flags::NONE, 3, None, &[exception.unit()]);
+    directors[0].received(second(1), &delete, &mut shared);
+    let spared = agents.map(|agent| shared.spares(second(1), agent, &from([10, 1, 0, 1])));
+    assert_eq!(spared, [false, true]);
+    directors[0].output().clear();
+    let host = |i: u16| except([10, 2, (i >> 8) as u8, i as u8 + 1], 32, 0, Scope::Local).unit();
+    let many: Vec<Unit> = (0..250).chain(300..310).map(host).collect();
+    directors[0].received(
+        second(1),
+        &message(Opcode::ExceptionAdd, Flags::NONE, 4, None, &many),
+        &mut shared,
+    );
+    let output = std::mem::take(directors[0].output());
+    let answer = Frame::parse(&output).unwrap().unwrap();
+    assert!(answer.header.flags.has(Flags::ERROR));
+    assert_eq!(answer.message().unwrap().1.collect::<Vec<_>>(), many[Exceptions::NODE_MAX..]);
+}
+
+#[test]
+fn an_agent_starts_no_more_services_than_can_be_asked_about() {
+    let mut pair = pair(open());
+    pair.talk();
+    let units: Vec<Unit> = (1000..1070).map(|number| service(Port { number, ..HTTP }).unit()).collect();
+    pair.director.received(
+        pair.now,
+        &message(Opcode::Start, Flags::NONE, 50, None, &units),
+        &mut pair.exceptions,
+    );
+    let output = std::mem::take(pair.director.output());
+    let answer = Frame::parse(&output).unwrap().unwrap();
+    assert_eq!(answer.message().unwrap().1.collect::<Vec<_>>(), units[63..]);
+}
+
+#[test]
+fn only_what_was_asked_is_heard() {
+    let mut pair = pair(open());
+    pair.talk();
+    pair.director.timeout(pair.director.deadline().unwrap());
+    let output = std::mem::take(pair.director.output());
+    let id = Frame::parse(&output).unwrap().unwrap().header.request_id;
+    pair.heard();
+    let answer = |port, kind, value| Query { kind, port }.answer_unit(value);
+    let units = [
+        answer(HTTP, QueryType::HEALTH, 1000),
+        answer(HTTP, QueryType(77), 5),
+        answer(DNS, QueryType::HEALTH, 50),
+        Unit([1, 250, 80, 50, 0, 0, 0, 0]),
+    ];
+    let ack = message(Opcode::KeepaliveAck, Flags::NONE, id, None, &units);
+    pair.director.received(pair.now, &ack, &mut pair.exceptions);
+    let expected = Values { health: Some(Health::FULL), ..Values::default() };
+    let event = pair.director.poll();
+    assert!(
+        matches!(event, Some(DirectorEvent::Reported { port: HTTP, values, .. }) if values == expected),
+        "{event:?}"
+    );
+    assert_eq!(pair.director.poll(), None);
+    // The same answer once more answers nothing.
+    pair.director.received(pair.now, &ack, &mut pair.exceptions);
+    assert_eq!(pair.director.poll(), None);
+}
+
+#[test]
+fn an_agent_speaks_of_its_own_services_only() {
+    let mut pair = pair(open());
+    pair.talk();
+    let units = [HTTP, DNS].map(|port| Query { kind: QueryType::HEALTH, port }.unit());
+    let ask = message(Opcode::Keepalive, Flags::NONE, 900, None, &units);
+    pair.agent.received(pair.now, &ask, &mut |_| Some(50));
+    let output = std::mem::take(pair.agent.output());
+    let answer = Frame::parse(&output).unwrap().unwrap();
+    assert!(answer.header.flags.has(Flags::ERROR));
+    assert_eq!(answer.message().unwrap().1.collect::<Vec<_>>(), units[1..]);
+}
+
+#[test]
+fn the_answer_to_init_has_the_number_that_was_asked_for() {
+    let key = Key::new(b"a secret of ours");
+    for (number, opens) in [(5000, true), (5001, false), (4999, false)] {
+        let mut pair = Pair::new(keyed().0, keyed().1);
+        let unit = Unit([0, 9, 0, 0, 0, 0, 0, 0]);
+        let ack = message(Opcode::InitAck, Flags::NONE, 1, Some((&key, number)), &[unit]);
+        pair.agent.received(pair.now, &ack, &mut |_| None);
+        assert_eq!(pair.agent.is_open(), opens);
+        let refused = AgentEvent::Closed(Reason::Unauthenticated);
+        assert_eq!(pair.agent.poll(), Some(if opens { AgentEvent::Opened } else { refused }));
+    }
+}
+
+#[test]
+fn an_agent_waits_longer_after_each_failure_until_it_has_talked() {
+    let now = second(10);
+    let mut agent = Agent::new(open().0, now, 4);
+    let mut waits = Vec::new();
+    let fail = |agent: &mut Agent, now: Time| {
+        agent.timeout(agent.deadline().unwrap());
+        agent.closed(now);
+        agent.deadline().unwrap().since(now).as_secs()
+    };
+    for _ in 0..12 {
+        waits.push(fail(&mut agent, now));
+    }
+    assert!(waits.windows(2).take(7).all(|pair| pair[0] < pair[1] + 1), "{waits:?}");
+    assert!(waits[9..].iter().all(|wait| (128..=256).contains(wait)), "{waits:?}");
+    // It connects, opens, and is answered.
+    agent.timeout(agent.deadline().unwrap());
+    agent.connected(now, 1);
+    agent.output().clear();
+    agent.received(now, &message(Opcode::InitAck, Flags::NONE, 1, None, &[Unit::default()]), &mut |_| None);
+    let keepalive = std::mem::take(agent.output());
+    let id = Frame::parse(&keepalive).unwrap().unwrap().header.request_id;
+    agent.received(now, &message(Opcode::KeepaliveAck, Flags::NONE, id, None, &[]), &mut |_| None);
+    agent.closed(now);
+    let wait = agent.deadline().unwrap().since(now).as_secs();
+    assert!((1..=2).contains(&wait), "{wait}");
+}
+
+#[test]
+fn an_exception_that_ends_soon_does_not_become_one_for_ever() {
+    let mut pair = pair(open());
+    pair.talk();
+    pair.agent.except(pair.now, except([10, 1, 0, 0], 16, 1, Scope::Local));
+    pair.talk();
+    pair.now += Duration::from_millis(500);
+    let init = message(Opcode::Init, Flags::NONE, 700, None, &[Unit::default()]);
+    pair.director.received(pair.now, &init, &mut pair.exceptions);
+    pair.talk();
+    assert!(pair.exceptions.spares(pair.now, AGENT, &from([10, 1, 2, 3])));
+    assert!(!pair.exceptions.spares(pair.now + Duration::from_secs(1), AGENT, &from([10, 1, 2, 3])));
+}

@@ -24,7 +24,7 @@ const REST_DOUBLINGS_MAX: u32 = 6;
 /// Whether a node's load follows what it is given.
 ///
 /// A node that gets more jobs must show more load. One that does not (its agent is frozen, lies, or measures
-/// something else) would be given more and more. So when a factor has grown by half without
+/// something else) would be given more and more. So when a factor has grown by half beyond the configured share without
 /// an answer, what was given is taken back, and tried again after a rest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Response {
@@ -59,6 +59,11 @@ impl Response {
     }
 
     fn judge(&mut self, now: Time, factor: f64, relative: f64) -> Leave {
+        // Up to its configured share a node needs no proof; of a small share its load would show none.
+        if self.state == State::Free && factor <= 1.0 {
+            self.anchor = None;
+            return Leave::Anywhere;
+        }
         let (from, before) = *self.anchor.get_or_insert((factor, relative));
         if relative >= before * ANSWER + ANSWER_MIN {
             // It answered: what comes next is counted from here.
