@@ -382,7 +382,8 @@ fn limit_descriptors(director: &Director, more: Option<usize>) {
 fn nodes_are_not_blamed_for_want_of_descriptors() {
     let node = nodes::named("node");
     let address = free_address();
-    let pool = "retry = { attempts = 3, budget = 100 }\neject = { failures = 1, base = \"60s\" }";
+    // Each job needs a connection of its own.
+    let pool = "idle_connections = 0\nretry = { attempts = 3, budget = 100 }\neject = { failures = 1 }";
     let director = Director::start_with("workers = 1", &web_with(address, "", &[node.address], pool));
     // One for the client, none for the node. A connection of the admin API may still be on its way out.
     wait_until("a refusal", || {
