@@ -289,6 +289,45 @@ fn unavailable_nodes_are_retried_only_where_asked_for() {
 }
 
 #[test]
+fn where_there_is_no_other_node_the_answer_stands() {
+    let busy =
+        || nodes::Node::http(|_, stream| nodes::respond(stream, "503 Busy", "Retry-After: 77\r\n", b"busy"));
+    let reset = || nodes::Node::http(|_, stream| nodes::reset(stream));
+    let start = |nodes: &[&nodes::Node], budget: u32| {
+        let addresses: Vec<_> = nodes.iter().map(|node| node.address).collect();
+        let retry = format!("retry = {{ attempts = 3, budget = {budget}, on_unavailable = true }}");
+        let address = free_address();
+        let config = web_with(address, "", &addresses, &format!("{retry}\neject = \"off\""));
+        (Director::start_with("workers = 1", &config), address)
+    };
+    // The only node, or the second one of two, is not asked once more.
+    let (only, first, second) = (busy(), busy(), busy());
+    for nodes in [&[&only][..], &[&first, &second]] {
+        let (director, address) = start(nodes, 100);
+        let answer = get(address);
+        assert_eq!((answer.status, answer.header("Retry-After"), answer.text()), (503, Some("77"), "busy"));
+        assert!(nodes.iter().all(|node| node.seen().len() == 1));
+        wait_until("the jobs to end", || director.jobs() == 0);
+    }
+    let only = reset();
+    let (director, address) = start(&[&only], 100);
+    assert_eq!(get(address).status, 502);
+    assert_eq!(only.seen().len(), 1);
+    wait_until("the jobs to end", || director.jobs() == 0);
+
+    // Nor is any other beyond the budget: 10 a second over the 10 seconds that are looked at.
+    let (first, second) = (busy(), busy());
+    let (director, address) = start(&[&first, &second], 0);
+    let mut client = Client::connect(address).expect("the listener accepts");
+    for _ in 0..150 {
+        assert_eq!(client.get("/x").expect("an answer").text(), "busy");
+    }
+    let tries = first.seen().len() + second.seen().len();
+    assert!((150..=250).contains(&tries), "{tries} tries for 150 jobs");
+    wait_until("the jobs to end", || director.jobs() == 0);
+}
+
+#[test]
 fn retries_keep_within_their_budget() {
     // Both nodes fail after the request is read, so that each try is one more request on a node.
     let node = || nodes::Node::http(|_, stream| nodes::reset(stream));

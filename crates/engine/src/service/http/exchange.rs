@@ -206,16 +206,32 @@ impl Http {
 
     /// Picks a node and sends the request there, or lets it wait for one.
     pub(super) fn place(&mut self, core: &mut Core, index: usize) {
+        let picked = self.pick(core, index);
+        self.follow(core, index, picked);
+    }
+
+    fn pick(&mut self, core: &mut Core, index: usize) -> Result<NodeId, PickError> {
         let now = core.now();
         let exchange = &mut self.exchanges[index];
         let pool = &mut core.pools[exchange.pool as usize];
         let job = Job { key: exchange.key, avoid: exchange.tried(), ..Job::default() };
-        match pool.scheduler.pick(now, &job) {
+        let picked = pool.scheduler.pick(now, &job);
+        if let Ok(node) = picked {
+            pool.node(node).stats(core.worker).picks.add(1);
+        }
+        picked
+    }
+
+    /// Does what the scheduler said.
+    fn follow(&mut self, core: &mut Core, index: usize, picked: Result<NodeId, PickError>) {
+        let now = core.now();
+        let exchange = &mut self.exchanges[index];
+        let pool = &mut core.pools[exchange.pool as usize];
+        match picked {
             Ok(node) => {
                 exchange.node = Some(node);
                 exchange.last_node = Some(node);
                 exchange.picked = now;
-                pool.node(node).stats(core.worker).picks.add(1);
                 self.connect(core, index, node);
             }
             Err(PickError::Full) => {
@@ -240,21 +256,12 @@ impl Http {
     /// A waiting client's turn: tries to place its request once more. Says whether it is placed.
     pub(crate) fn place_waiting(&mut self, core: &mut Core, client: usize) -> bool {
         let index = self.clients[client].exchange as usize;
-        let now = core.now();
-        let exchange = &mut self.exchanges[index];
-        let pool = &mut core.pools[exchange.pool as usize];
-        match pool.scheduler.pick(now, &Job { key: exchange.key, avoid: exchange.tried(), ..Job::default() })
-        {
-            Ok(node) => {
-                exchange.node = Some(node);
-                exchange.last_node = Some(node);
-                exchange.picked = now;
-                pool.node(node).stats(core.worker).picks.add(1);
-                self.connect(core, index, node);
-                true
-            }
-            Err(_) => false,
+        let picked = self.pick(core, index);
+        let is_placed = picked.is_ok();
+        if is_placed {
+            self.follow(core, index, picked);
         }
+        is_placed
     }
 
     /// A client has waited too long for a node.
@@ -327,32 +334,88 @@ impl Http {
         outcome: Outcome,
         nothing_sent: bool,
     ) {
-        let now = core.now();
+        self.note_tried(index);
+        self.release(core, index, outcome);
         let exchange = &mut self.exchanges[index];
         exchange.link = NONE;
+        exchange.wants_new_link = false;
+        if !exchange.has_answered
+            && (nothing_sent || exchange.is_repeatable())
+            && let Some(picked) = self.pick_another(core, index, true)
+        {
+            return self.follow(core, index, picked);
+        }
+        let reply = if outcome == Outcome::Timeout { Reply::NODE_TIMEOUT } else { Reply::NODE_FAILED };
+        self.answer(core, index, reply);
+    }
+
+    /// Picks another node if one more try is allowed and within the budget. `may_wait`: for the
+    /// answer that all nodes are full, too.
+    fn pick_another(
+        &mut self,
+        core: &mut Core,
+        index: usize,
+        may_wait: bool,
+    ) -> Option<Result<NodeId, PickError>> {
+        let now = core.now();
+        let exchange = &self.exchanges[index];
+        let pool_index = exchange.pool as usize;
+        let retry = core.pools[pool_index].spec.retry;
+        if exchange.retries >= retry.attempts_max {
+            return None;
+        }
+        let picked = self.pick(core, index);
+        let exchange = &mut self.exchanges[index];
+        let is_another = match picked {
+            // Where all have been tried, the scheduler names one of them.
+            Ok(node) => !exchange.tried().contains(&node),
+            Err(PickError::Full) => may_wait,
+            Err(_) => false,
+        };
+        let pool = &mut core.pools[pool_index];
+        if is_another && pool.budget.take(now, &retry) {
+            pool.stats(core.worker).retries.add(1);
+            exchange.retries += 1;
+            return Some(picked);
+        }
+        if is_another {
+            pool.stats(core.worker).retries_denied.add(1);
+        }
+        if let Ok(node) = picked {
+            core.finish_job(pool_index, node, Outcome::Cancelled, None);
+        }
+        None
+    }
+
+    /// The exchange's node is not to be tried again.
+    fn note_tried(&mut self, index: usize) {
+        let exchange = &mut self.exchanges[index];
         if let Some(node) = exchange.node
             && usize::from(exchange.tried_length) < TRIED_MAX
         {
             exchange.tried[usize::from(exchange.tried_length)] = node;
             exchange.tried_length += 1;
         }
-        self.release(core, index, outcome);
-        let exchange = &mut self.exchanges[index];
-        let pool = &mut core.pools[exchange.pool as usize];
-        let retry = pool.spec.retry;
-        let can_retry = !exchange.has_answered
-            && exchange.retries < retry.attempts_max
-            && (nothing_sent || exchange.is_repeatable());
-        if can_retry {
-            if pool.budget.take(now, &retry) {
-                pool.stats(core.worker).retries.add(1);
-                exchange.retries += 1;
-                return self.place(core, index);
-            }
-            pool.stats(core.worker).retries_denied.add(1);
+    }
+
+    /// The node of a link answers that it cannot serve: takes the request to another one if that is
+    /// wanted, allowed and there is one. Else the answer stands.
+    pub(super) fn retry_status(&mut self, core: &mut Core, link: usize, status: u16) -> bool {
+        let index = self.links[link].exchange as usize;
+        let exchange = &self.exchanges[index];
+        let is_wanted = core.pools[exchange.pool as usize].spec.retry.on_unavailable;
+        if !is_wanted || !matches!(status, 502..=504) || !exchange.is_repeatable() {
+            return false;
         }
-        let reply = if outcome == Outcome::Timeout { Reply::NODE_TIMEOUT } else { Reply::NODE_FAILED };
-        self.answer(core, index, reply);
+        self.note_tried(index);
+        let Some(picked) = self.pick_another(core, index, false) else { return false };
+        self.close_link(core, link);
+        self.release(core, index, Outcome::Error);
+        let exchange = &mut self.exchanges[index];
+        exchange.link = NONE;
+        exchange.wants_new_link = false;
+        self.follow(core, index, picked);
+        true
     }
 
     /// An idle link turned out to be dead when it was used. That is nobody's fault: once more,
@@ -376,16 +439,6 @@ impl Http {
         if let Some(node) = exchange.node.take() {
             core.finish_job(exchange.pool as usize, node, outcome, exchange.latency);
         }
-    }
-
-    /// Whether a response that says that the node cannot serve may be taken back by another try.
-    pub(super) fn may_retry_status(&self, core: &Core, index: usize, status: u16) -> bool {
-        let exchange = &self.exchanges[index];
-        let retry = core.pools[exchange.pool as usize].spec.retry;
-        retry.on_unavailable
-            && matches!(status, 502..=504)
-            && exchange.is_repeatable()
-            && exchange.retries < retry.attempts_max
     }
 
     /// Answers in the place of a node, and ends the exchange.

@@ -338,9 +338,8 @@ impl Http {
     ) {
         let exchange_index = self.links[index].exchange as usize;
         let status = self.response.status;
-        if self.may_retry_status(core, exchange_index, status) {
-            self.close_link(core, index);
-            return self.node_failed(core, exchange_index, Outcome::Error, false);
+        if self.retry_status(core, index, status) {
+            return;
         }
         let response = &self.response;
         let link = &mut self.links[index];
