@@ -42,6 +42,8 @@ impl Server {
                 format!("--bind-address={}", address.ip()),
                 format!("--port={}", address.port()),
                 "--skip-name-resolve".into(),
+                // Its thread counts as running, and is no job.
+                "--event-scheduler=ON".into(),
             ]
         })
     }

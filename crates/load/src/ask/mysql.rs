@@ -38,8 +38,13 @@ impl Mysql {
     async fn threads_running(&mut self, mut connection: Conn) -> Result<u64, String> {
         let row = connection.query_first::<(String, u64), _>("SHOW GLOBAL STATUS LIKE 'Threads_running'");
         let row = row.await.map_err(|error| error.to_string())?;
+        let (_, running) = row.ok_or("it knows no Threads_running")?;
+        let scheduler = connection.query_first::<String, _>("SELECT @@event_scheduler");
+        let scheduler = scheduler.await.map_err(|error| error.to_string())?;
         self.connection = Some(connection);
-        row.map(|(_, running)| running).ok_or_else(|| "it knows no Threads_running".into())
+        // The thread that starts events counts as running even while it waits for one to be due.
+        let idle = u64::from(scheduler.is_some_and(|state| state == "ON"));
+        Ok(running.saturating_sub(idle))
     }
 
     fn options(&self) -> Result<Opts, String> {
