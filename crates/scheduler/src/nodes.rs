@@ -17,9 +17,17 @@ const REPORT_AHEAD_MAX: Duration = Duration::from_secs(1);
 /// No load is above this: a node with so much is as bad as one with more.
 const LOAD_MAX: f32 = 1e6;
 /// What a job adds to a node's load is between these, whatever nodes say.
-const LOAD_PER_JOB: (f32, f32) = (1e-4, 1.0);
+const LOAD_PER_JOB: (f64, f64) = (1e-4, 16.0);
+/// Fewer jobs than this in the mean are none.
+const JOBS_MIN: f64 = 0.01;
 /// What it is taken for where no node has said anything.
-const LOAD_PER_JOB_UNKNOWN: f32 = 1.0 / 16.0;
+const LOAD_PER_JOB_UNKNOWN: f64 = 1.0 / 16.0;
+/// Reports over which that is taken.
+const TOIL_REPORTS: f64 = 64.0;
+/// From here on jobs may wait, and what each of them makes is not seen.
+const LOAD_SATURATED: f64 = 0.98;
+/// More dispatchers than this are taken for this many.
+const DISPATCHERS_MAX: f64 = 1024.0;
 
 /// What a pick reads of a node: 16 bytes, side by side for all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,8 +68,8 @@ pub(crate) struct Record {
     pub(crate) believed: bool,
     /// The jobs in flight here when it said so.
     pub(crate) own_then: u32,
-    /// What its loads and its jobs have been together.
-    toil: Toil,
+    /// The part of the reported load that the jobs of all dispatchers do not explain.
+    load_unexplained: f64,
 }
 
 impl Record {
@@ -78,7 +86,7 @@ impl Record {
             report: None,
             believed: false,
             own_then: 0,
-            toil: Toil::default(),
+            load_unexplained: 0.0,
         }
     }
 
@@ -125,23 +133,83 @@ impl Record {
     }
 }
 
-/// Means of loads, and of the jobs that made them.
+/// Means over nodes of loads, and of the jobs that made them, for a weight of 1.
+///
+/// Of nodes one by one it would not be safe: a node that seems to take jobs lightly gets more of them, until its
+/// load cannot show any more what they cost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Toil {
-    load: f32,
-    jobs: f32,
+    load: f64,
+    /// Own jobs in flight at reports, and those that ended between them.
+    in_flight: f64,
+    ended: f64,
+    /// Jobs of all dispatchers that nodes end in a second, and the load of the reports that said so.
+    rate: f64,
+    rate_load: f64,
+    /// Reports taken, up to [`TOIL_REPORTS`].
+    reports: f64,
 }
 
 impl Toil {
-    fn feed(&mut self, load: f32, jobs: f32) {
-        self.load += (load - self.load) / 8.0;
-        self.jobs += (jobs - self.jobs) / 8.0;
+    fn feed(&mut self, load: f64, in_flight: f64, ended: f64, rate: Option<f64>) {
+        self.reports = (self.reports + 1.0).min(TOIL_REPORTS);
+        self.load += (load - self.load) / self.reports;
+        self.in_flight += (in_flight - self.in_flight) / self.reports;
+        self.ended += (ended - self.ended) / self.reports;
+        if let Some(rate) = rate {
+            self.rate += (rate - self.rate) / self.reports;
+            self.rate_load += (load - self.rate_load) / self.reports;
+        }
     }
 
-    /// The load of a job; `None` if there were hardly any.
-    fn per_job(&self) -> Option<f32> {
+    /// What jobs make of the load of a node of weight 1; `None` if there were hardly any.
+    fn cost(&self) -> Option<Cost> {
         let (min, max) = LOAD_PER_JOB;
-        (self.jobs > 0.01).then(|| (self.load / self.jobs).clamp(min, max))
+        let of = |jobs: f64| (self.load / jobs.max(JOBS_MIN)).clamp(min, max);
+        let all = self.in_flight + self.ended;
+        (all > JOBS_MIN).then(|| Cost { come: of(all), here: of(self.in_flight) })
+    }
+
+    /// What a node of weight 1 should have as its load that ends so many jobs a second, or if it does not say, that
+    /// has or has ended so many own jobs.
+    fn explained(&self, rate: Option<f64>, own: f64) -> f64 {
+        match rate {
+            Some(rate) if self.rate > 0.0 => self.rate_load / self.rate * rate,
+            _ => self.cost().map_or(0.0, |cost| cost.come * own),
+        }
+    }
+}
+
+/// What an own job stands for of a node's load, with those that other dispatchers place when this one does: they
+/// see what is seen here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    /// A job that comes, until the next report.
+    pub(crate) come: f64,
+    /// A job in flight. The same or more: several come, one after the other, while one place is taken.
+    pub(crate) here: f64,
+}
+
+/// What became of own jobs on a node since its last report was measured.
+#[derive(Clone, Copy, Debug, Default)]
+struct Since {
+    picked: f32,
+    ended: f32,
+    /// Own picks between that report and the one before, and the time between.
+    picked_before: f32,
+    interval_nanos: f32,
+}
+
+impl Since {
+    /// Own picks in as long a time as is between reports, up to now.
+    fn picks(&self, elapsed_nanos: f32) -> f64 {
+        let passed = elapsed_nanos / self.interval_nanos.max(1.0);
+        // A node whose report is new, or overdue, must not look better or worse for that.
+        f64::from(if passed < 1.0 {
+            self.picked + self.picked_before * (1.0 - passed)
+        } else {
+            self.picked / passed
+        })
     }
 }
 
@@ -153,9 +221,9 @@ pub(crate) struct Nodes {
     records: Vec<Option<Record>>,
     known: Vec<NodeId>,
     members: Vec<NodeId>,
+    since: Vec<Since>,
     /// Latency over all nodes: what is assumed of a node that has shown none.
     pub(crate) typical: Latency,
-    /// Loads over all nodes, as they were on one of weight 1.
     toil: Toil,
 }
 
@@ -167,6 +235,7 @@ impl Nodes {
             records: Vec::new(),
             known: Vec::new(),
             members: Vec::new(),
+            since: Vec::new(),
             typical: Latency::default(),
             toil: Toil::default(),
         }
@@ -242,33 +311,78 @@ impl Nodes {
     /// Takes what a node says, as [`Record::take`] does.
     pub(crate) fn take(&mut self, now: Time, node: NodeId, report: Report, expiry: Duration) -> bool {
         let Some(record) = self.records.get_mut(node.index()).and_then(Option::as_mut) else { return false };
-        let own = self.counts.jobs(node);
-        if !record.take(now, report, own, expiry) {
+        let before = record.report.map(|report| report.measured_at);
+        if !record.take(now, report, self.counts.jobs(node), expiry) {
             return false;
         }
-        if let Some(load) = record.report.and_then(|report| report.load) {
-            let jobs = report.jobs.unwrap_or(own) as f32;
-            record.toil.feed(load, jobs);
-            self.toil.feed(load * record.spec.weight.value() as f32, jobs);
+        let Some(report) = record.report else { return false };
+        // Of what happened since the last report, this one has not seen what happened since it was measured.
+        let since = &mut self.since[node.index()];
+        let whole = now.since(before.unwrap_or(report.measured_at)).as_nanos() as f32;
+        let unseen = now.since(report.measured_at).as_nanos() as f32;
+        let unseen = if whole > unseen { unseen / whole } else { 1.0 };
+        let (own, ended) = (f64::from(record.own_then), f64::from(since.ended * (1.0 - unseen)));
+        (since.picked_before, since.interval_nanos) = (since.picked * (1.0 - unseen), whole * (1.0 - unseen));
+        (since.picked, since.ended) = (since.picked * unseen, since.ended * unseen);
+        if let Some(load) = report.load.map(f64::from) {
+            let weight = f64::from(record.spec.weight.value().max(1));
+            let rate = report.jobs_per_s.map(f64::from);
+            if load < LOAD_SATURATED {
+                self.toil.feed(load * weight, own, ended, rate);
+            }
+            record.load_unexplained = (load - self.toil.explained(rate, own + ended) / weight).max(0.0);
         }
         true
     }
 
-    /// What a job adds to the node's load: by what it reported so far, or what others did.
+    /// A job was placed on a node.
     #[inline]
-    pub(crate) fn load_per_job(&self, node: NodeId) -> f64 {
-        let own = self.record(node).and_then(|record| record.toil.per_job());
-        f64::from(own.unwrap_or_else(|| {
-            let of_all = self.toil.per_job().unwrap_or(LOAD_PER_JOB_UNKNOWN);
-            of_all / self.standing(node).weight.max(1) as f32
-        }))
+    pub(crate) fn picked(&mut self, node: NodeId) {
+        self.since[node.index()].picked += 1.0;
     }
 
-    /// The load that the node reports, and how many jobs were in flight here then. `None` if it reports none.
+    /// A job of a node ended.
     #[inline]
-    pub(crate) fn load(&self, node: NodeId) -> Option<(f64, u32)> {
-        let (report, own_then) = self.report_with_own(node)?;
-        Some((f64::from(report.load?), own_then))
+    pub(crate) fn ended(&mut self, node: NodeId) {
+        if let Some(since) = self.since.get_mut(node.index()) {
+            since.ended += 1.0;
+        }
+    }
+
+    /// What own jobs make of the node's load, by what nodes reported so far.
+    #[inline]
+    pub(crate) fn cost(&self, node: NodeId) -> Cost {
+        let unknown = Cost { come: LOAD_PER_JOB_UNKNOWN, here: LOAD_PER_JOB_UNKNOWN };
+        let Cost { come, here } = self.toil.cost().unwrap_or(unknown);
+        let weight = f64::from(self.standing(node).weight.max(1));
+        Cost { come: come / weight, here: here / weight }
+    }
+
+    /// The part of the node's load that jobs do not explain, and what those make of it that have come here in the time
+    /// between two reports. `None` if it reports none.
+    #[inline]
+    pub(crate) fn load_to_come(&self, node: NodeId, cost: Cost, now: Time) -> Option<f64> {
+        let record = self.record(node).filter(|record| record.believed)?;
+        let report = record.report.as_ref()?;
+        report.load?;
+        let elapsed = now.since(report.measured_at).as_nanos() as f32;
+        // In whole jobs: differences that are smaller are chance, and dispatchers that all go by them go together.
+        let unexplained = (record.load_unexplained / cost.come) as u64 as f64;
+        Some(cost.come * (unexplained + self.since[node.index()].picks(elapsed)))
+    }
+
+    /// Dispatchers that place jobs on these nodes and share no counts, this one included: as many as `known`, or if
+    /// that is 0, by how much more jobs nodes report than are in flight here. O(nodes).
+    pub(crate) fn dispatchers(&self, known: u16) -> f64 {
+        if known > 0 {
+            return f64::from(known);
+        }
+        let (mut own, mut all) = (0_u64, 0_u64);
+        for (report, own_then) in self.members.iter().filter_map(|node| self.report_with_own(*node)) {
+            own += u64::from(own_then);
+            all += u64::from(report.jobs.unwrap_or(own_then));
+        }
+        if own > 0 { (all as f64 / own as f64).clamp(1.0, DISPATCHERS_MAX) } else { 1.0 }
     }
 
     /// Jobs that dispatchers which do not share counts had on the node when it last reported.
@@ -298,8 +412,10 @@ impl Nodes {
         if self.records.len() <= node.index() {
             self.records.resize(node.index() + 1, None);
             self.standings.resize(node.index() + 1, Standing::default());
+            self.since.resize(node.index() + 1, Since::default());
         }
         self.records[node.index()] = Some(record);
+        self.since[node.index()] = Since::default();
         if let Err(place) = self.known.binary_search(&node) {
             self.known.insert(place, node);
         }

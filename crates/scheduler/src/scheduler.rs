@@ -124,6 +124,7 @@ impl Scheduler {
             Event::Report { node, report } => self.report(now, node, report),
             Event::Finish { node, outcome, latency } => {
                 self.nodes.release(node);
+                self.nodes.ended(node);
                 self.finish(now, node, outcome, latency);
             }
         }
@@ -173,15 +174,16 @@ impl Scheduler {
             let node = job.current.filter(stays).unwrap_or(best);
             let jobs = self.nodes.jobs(node);
             if self.nodes.reserve(node) {
-                self.algorithm.placed(&self.nodes, node, now);
                 let weight = self.nodes.standing(node).weight;
                 pick.placement.include(Candidate { node, jobs, weight, score: f32::NAN, latency: None });
                 pick.placement.choice = Ok(node);
-                break;
+                self.nodes.picked(node);
+                self.algorithm.placed(&self.nodes, node, now);
+                return Ok(node);
             }
             pick.placement.forget();
         }
-        pick.placement.choice
+        Err(PickError::Full)
     }
 
     /// The nodes as they are seen now, by id.

@@ -7,8 +7,6 @@ use crate::nodes::Nodes;
 
 /// Reports bring a new look no more often than this in a phase.
 const LOOKS_MAX: u32 = 16;
-/// More dispatchers than this are taken for this many.
-const DISPATCHERS_MAX: f64 = 1024.0;
 
 /// The jobs of all members as they were at the last look, the least loaded first, and how many jobs come.
 ///
@@ -150,17 +148,15 @@ impl Board {
         for entry in self.entries.drain(..) {
             self.is_here[entry.node.index()] = false;
         }
-        let (mut reports, mut age, mut own, mut all) = (0.0, 0.0, 0_u64, 0_u64);
+        let (mut reports, mut age) = (0.0, 0.0);
         for &node in nodes.members() {
             // The count is read once: other dispatchers change it meanwhile.
             let jobs = u64::from(nodes.jobs_of_all(node));
             self.is_here[node.index()] = true;
             self.entries.push(Entry { node, weight: nodes.standing(node).worth(), jobs });
-            if let Some((report, own_then)) = nodes.report_with_own(node) {
+            if let Some(report) = nodes.report(node) {
                 reports += 1.0;
                 age += nanos(now.since(report.measured_at));
-                own += u64::from(own_then);
-                all += u64::from(report.jobs.unwrap_or(own_then));
             }
         }
         self.entries.sort_unstable_by(|a, b| {
@@ -168,8 +164,7 @@ impl Board {
                 (u128::from(a.jobs) * u128::from(b.weight), u128::from(b.jobs) * u128::from(a.weight));
             left.cmp(&right).then(a.node.cmp(&b.node))
         });
-        let seen = if own > 0 { (all as f64 / own as f64).clamp(1.0, DISPATCHERS_MAX) } else { 1.0 };
-        let dispatchers = if self.dispatchers > 0 { f64::from(self.dispatchers) } else { seen };
+        let dispatchers = nodes.dispatchers(self.dispatchers);
         self.arrivals_rate = self.rate * dispatchers;
         // The own ones of that time are counted.
         self.unseen = if reports > 0.0 { self.rate * (dispatchers - 1.0) * age / reports } else { 0.0 };

@@ -15,6 +15,7 @@ use crate::parts::Tokens;
 /// tokens, by largest remainder (ties to those next in the rotation), and come first; the others
 /// follow with `w·(1 + x) − (j − w·J/W)` tokens, where x is the overload of the most overloaded node over
 /// its weight, so that it still gets w, and no less than 1. Without jobs everywhere, tokens are weights.
+/// Of c dispatchers that share no counts each makes up for a part in c of what is short.
 /// Within a phase it goes on as weighted round robin. The rotation goes on over updates.
 ///
 /// O(1); O(nodes · log nodes) once a phase.
@@ -26,6 +27,8 @@ pub(crate) struct JobInformed {
     members: Vec<bool>,
     scratch: Vec<Short>,
     phase: Duration,
+    /// As set; 0 if not known.
+    dispatchers: u16,
     update_at: Time,
     last: Option<NodeId>,
 }
@@ -57,6 +60,7 @@ impl JobInformed {
             members: Vec::new(),
             scratch: Vec::new(),
             phase: settings.phase,
+            dispatchers: settings.dispatchers,
             update_at: Time::ZERO,
             last: None,
         }
@@ -74,8 +78,10 @@ impl JobInformed {
         }));
         let jobs: u64 = self.scratch.iter().map(|node| node.jobs).sum();
         let weights: u64 = self.scratch.iter().map(|node| node.weight).sum();
+        // What is short, others see and make up for too.
+        let dispatchers = nodes.dispatchers(self.dispatchers).round() as i64;
         for node in &mut self.scratch {
-            node.shortage = (node.weight * jobs) as i64 - (node.jobs * weights) as i64;
+            node.shortage = ((node.weight * jobs) as i64 - (node.jobs * weights) as i64) / dispatchers;
         }
         self.round_up(weights);
 
@@ -116,7 +122,7 @@ impl JobInformed {
 
 impl Algorithm for JobInformed {
     fn configure(&mut self, settings: &Settings) {
-        self.phase = settings.phase;
+        (self.phase, self.dispatchers) = (settings.phase, settings.dispatchers);
     }
 
     fn weighed(&mut self, nodes: &Nodes, node: NodeId, _now: Time) {

@@ -10,8 +10,8 @@ const AMONG_MAX: usize = 16;
 
 /// The node that reported the least load.
 ///
-/// Score: `(load + l) · handicap − l`, which is the load for a node in good standing; l is the load of a job, see
-/// [`Artificial`]. Where nodes tie they take turns, but loads hardly ever tie: between two reports all
+/// Score: `(load + l) · handicap − l`, which is the load for a node in good standing; l is the load of a job in
+/// flight, see [`Artificial`]. Where nodes tie they take turns, but loads hardly ever tie: between two reports all
 /// jobs go to one node, which is why this variant is for comparison. A node that reports no load is taken for as
 /// loaded as its jobs would make it.
 ///
@@ -21,17 +21,23 @@ const AMONG_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Reported;
 
-/// The node with the least load, jobs that came and went since it was reported included.
+/// The node with the least load, own jobs as they are now instead of as they were when it was reported.
 ///
-/// Load: what the node reported, and l for each job more (or less) that is in flight here now than was then.
-/// So a pick adds to the load, the end of a job takes away, and a report replaces what its measurement
-/// has seen. l is what a job was found to add to this node's load: mean load by mean jobs over its
-/// reports; before there are any, the same over all nodes, by weight. So a slow node has the larger l.
-/// Score and what has no load: [`Reported`].
+/// Load: of what the node reported, that which jobs do not explain; k for each pick in as long a time as is between
+/// reports, up to now; and l for each job in flight. So a pick adds to the load, the end of a job takes away what it
+/// took up, and a report replaces what it has seen.
+///
+/// What jobs explain: as much load as nodes have for so many jobs a second in the mean, for the node's weight; where
+/// that is not reported, k for each own job that was there then or had ended since the report before. So a slow node,
+/// or one that has other work, has load that is not explained.
+///
+/// k and l are found out over all nodes: the mean load over the mean of own jobs that were there at reports or ended
+/// between them, and over the mean of those that were there. They are larger where other dispatchers pick too, for
+/// whom each pick here stands: they see what is seen here. Score and what has no load: [`Reported`].
 ///
 /// Cost and ties: [`Ranking`](crate::parts::Ranking).
 ///
-/// Source: Haney and Madsen, Load-balancing for MySQL, 2003, 3.7, with an artificial load that is measured.
+/// Source: Haney and Madsen, Load-balancing for MySQL, 2003, 3.7, with an artificial load that is found out.
 #[derive(Debug)]
 pub(crate) struct Artificial;
 
@@ -51,43 +57,42 @@ pub(crate) struct Among {
 
 impl Measure for Reported {
     #[inline]
-    fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, _now: Time) -> Rank {
-        score(nodes, node, jobs, false)
+    fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> Rank {
+        score(nodes, node, jobs, now, false)
     }
 
-    fn score(&self, nodes: &Nodes, node: NodeId, jobs: u32, _now: Time) -> f64 {
-        with_job(nodes, node, score(nodes, node, jobs, false))
+    fn score(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> f64 {
+        with_job(nodes, node, score(nodes, node, jobs, now, false))
     }
 }
 
 impl Measure for Artificial {
     #[inline]
-    fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, _now: Time) -> Rank {
-        score(nodes, node, jobs, true)
+    fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> Rank {
+        score(nodes, node, jobs, now, true)
     }
 
-    fn score(&self, nodes: &Nodes, node: NodeId, jobs: u32, _now: Time) -> f64 {
-        with_job(nodes, node, score(nodes, node, jobs, true))
+    fn score(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> f64 {
+        with_job(nodes, node, score(nodes, node, jobs, now, true))
     }
 }
 
 /// A score with the job to come.
 fn with_job(nodes: &Nodes, node: NodeId, rank: Rank) -> f64 {
-    f64::from_bits(rank.number) + nodes.load_per_job(node)
+    f64::from_bits(rank.number) + nodes.cost(node).here
 }
 
-fn score(nodes: &Nodes, node: NodeId, jobs: u32, artificial: bool) -> Rank {
+fn score(nodes: &Nodes, node: NodeId, jobs: u32, now: Time, artificial: bool) -> Rank {
     let handicap = f64::from(nodes.standing(node).handicap) / f64::from(UNIT);
-    let per_job = nodes.load_per_job(node);
-    let load = match nodes.load(node) {
-        Some((load, own_then)) if artificial => {
-            (load + per_job * (f64::from(jobs) - f64::from(own_then))).max(0.0)
-        }
-        Some((load, _)) => load,
-        None => per_job * (f64::from(jobs) + f64::from(nodes.others(node))),
+    let cost = nodes.cost(node);
+    let here = cost.here * f64::from(jobs);
+    let load = if artificial {
+        nodes.load_to_come(node, cost, now).unwrap_or(0.0) + here
+    } else {
+        nodes.report(node).and_then(|report| report.load).map_or(here, f64::from)
     };
     // In this order, so that equal loads without a handicap stay equal.
-    Rank::real(load * handicap + per_job * (handicap - 1.0))
+    Rank::real(load * handicap + cost.here * (handicap - 1.0))
 }
 
 impl Among {
@@ -99,12 +104,12 @@ impl Among {
     }
 
     /// Finds the least loaded of those that `may` be picked.
-    fn look(&mut self, nodes: &Nodes, may: impl Fn(NodeId) -> bool) {
+    fn look(&mut self, nodes: &Nodes, now: Time, may: impl Fn(NodeId) -> bool) {
         self.few.clear();
         self.stale = false;
         for &member in nodes.members().iter().filter(|member| may(**member)) {
-            self.stale |= nodes.load(member).is_none();
-            let load = f64::from_bits(score(nodes, member, nodes.jobs(member), false).number);
+            self.stale |= nodes.report(member).is_none_or(|report| report.load.is_none());
+            let load = f64::from_bits(score(nodes, member, nodes.jobs(member), now, false).number);
             let place = self.few.partition_point(|(other, _)| *other <= load);
             if place < self.among {
                 self.few.insert(place, (load, member));
@@ -150,20 +155,20 @@ impl Algorithm for Among {
 
     fn pick(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {
         if self.stale {
-            self.look(pick.nodes, |_| true);
+            self.look(pick.nodes, pick.now, |_| true);
         }
         let found = self.draw(pick);
         if found.is_some() {
             return found;
         }
         // All of them are full or avoided: the least loaded of the others, for this job only.
-        self.look(pick.nodes, |member| pick.is_open(member));
+        self.look(pick.nodes, pick.now, |member| pick.is_open(member));
         self.stale = true;
         self.draw(pick)
     }
 
-    fn score(&self, nodes: &Nodes, node: NodeId, _now: Time) -> Option<f64> {
-        Some(with_job(nodes, node, score(nodes, node, nodes.jobs(node), false)))
+    fn score(&self, nodes: &Nodes, node: NodeId, now: Time) -> Option<f64> {
+        Some(with_job(nodes, node, score(nodes, node, nodes.jobs(node), now, false)))
     }
 
     fn reported(&mut self, _nodes: &Nodes, _node: NodeId, _now: Time) {

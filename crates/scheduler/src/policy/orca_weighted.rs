@@ -11,6 +11,8 @@ use crate::nodes::{Nodes, UNIT};
 const BLACKOUT: Duration = Duration::from_secs(10);
 /// A weight that was not told again for so long is forgotten.
 const EXPIRY: Duration = Duration::from_secs(180);
+/// Reports are averaged over this: what a node ends in a second is mostly chance.
+const MEAN_OVER: Duration = BLACKOUT;
 /// The time between two reckonings of all shares.
 const UPDATE: Duration = Duration::from_secs(1);
 /// The share of the node that has the largest.
@@ -21,7 +23,7 @@ const STEADY: u32 = 64;
 /// Each node as often as it can be by its own reports, its picks spread evenly over the round.
 ///
 /// Weight: `jobs_per_s / (load + penalty · errors_per_s / jobs_per_s)`, how many jobs a second the node would end
-/// with all its capacity in use. It is used once the node has reported it for 10 s, until it has not for
+/// with all its capacity in use; both parts are means over some 10 s. It is used once the node has reported it for 10 s, until it has not for
 /// 180 s, and reckoned anew once a second. Where it is not used, a node has what the others have for its
 /// configured weight; if it is used nowhere, this is `weighted-round-robin`. Slow start takes its part of it.
 ///
@@ -41,18 +43,27 @@ pub(crate) struct OrcaWeighted {
 /// What is known of a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
-    /// As it reported last, and since when it has.
-    weight: Option<(f64, Time)>,
+    /// What it reported, since when, and when last.
+    means: Option<Means>,
+    since: Time,
     last: Time,
     /// The share that its configured weight and slow start give it.
     configured: u32,
     share: u32,
 }
 
+/// Jobs a second, and the part of its capacity that they took, errors included.
+#[derive(Clone, Copy, Debug)]
+struct Means {
+    rate: f64,
+    used: f64,
+}
+
 impl Told {
     fn weight(&self, now: Time) -> Option<f64> {
-        let (weight, since) = self.weight?;
-        (now.since(self.last) < EXPIRY && now.since(since) >= BLACKOUT).then_some(weight)
+        let means = self.means?;
+        let is_used = now.since(self.last) < EXPIRY && now.since(self.since) >= BLACKOUT;
+        is_used.then_some(means.rate / means.used)
     }
 }
 
@@ -69,11 +80,10 @@ impl OrcaWeighted {
         new
     }
 
-    fn weight(&self, report: &Report) -> Option<f64> {
+    fn read(&self, report: &Report) -> Option<Means> {
         let (rate, load) = (f64::from(report.jobs_per_s?), f64::from(report.load?));
-        let errors = f64::from(report.errors_per_s.unwrap_or(0.0));
-        let weight = rate / (load + self.penalty * errors / rate);
-        (rate > 0.0 && load > 0.0 && weight.is_finite() && weight > 0.0).then_some(weight)
+        let used = load + self.penalty * f64::from(report.errors_per_s.unwrap_or(0.0)) / rate;
+        (rate > 0.0 && load > 0.0 && used.is_finite()).then_some(Means { rate, used })
     }
 
     fn update(&mut self, nodes: &Nodes, now: Time) {
@@ -143,11 +153,18 @@ impl Algorithm for OrcaWeighted {
 
     fn reported(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
         let Some(report) = nodes.report(node) else { return };
-        let Some(weight) = self.weight(report) else { return };
-        if let Some(told) = self.told.get_mut(node.index()) {
-            let since = told.weight.filter(|_| now.since(told.last) < EXPIRY).map(|(_, since)| since);
-            told.weight = Some((weight, since.unwrap_or(report.measured_at)));
-            told.last = report.measured_at;
+        let Some(read) = self.read(report) else { return };
+        let Some(told) = self.told.get_mut(node.index()) else { return };
+        let at = report.measured_at;
+        match &mut told.means {
+            Some(means) if now.since(told.last) < EXPIRY => {
+                let elapsed = at.since(told.last).as_nanos() as f64;
+                let part = elapsed / (elapsed + MEAN_OVER.as_nanos() as f64);
+                means.rate += (read.rate - means.rate) * part;
+                means.used += (read.used - means.used) * part;
+            }
+            _ => (told.means, told.since) = (Some(read), at),
         }
+        told.last = at;
     }
 }

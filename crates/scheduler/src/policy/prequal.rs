@@ -33,8 +33,12 @@ const EXCESS: f64 = 1.0;
 /// taken, the handicap included; if all are hot, that with the fewest jobs for its weight. Then one job
 /// more is put on its probe.
 ///
-/// The latency is what the node reports, or else what its jobs took here. With fewer than two probes it is
-/// `two-choices`, where the original draws at random: there are counts here.
+/// The latency is what the node reports, or else what its jobs took here, in the mean, times the jobs that it has now
+/// over those that it had in the mean: what a node has seen is of jobs that came before the queue that it has.
+///
+/// The original asks for three probes for each job. Here there are as many as there are reports. Where they are few,
+/// no probe is used more than twice, and the worst and the oldest go as fast as the best are used up; with
+/// fewer than two left it is `two-choices`, where the original draws at random: there are counts here.
 ///
 /// O(1): 16 probes.
 ///
@@ -45,6 +49,7 @@ pub(crate) struct Prequal {
     samples: Samples,
     /// Probes for each job, in the mean.
     rate: f64,
+    paces: Vec<Pace>,
     probes_since: u32,
     uses_owed: f64,
     to_remove: f64,
@@ -58,8 +63,33 @@ struct Probe {
     node: NodeId,
     at: Time,
     jobs: u32,
-    nanos: u64,
+    /// How long a job takes for each job that is there, itself included.
+    pace_nanos: f64,
     uses_left: u32,
+}
+
+impl Probe {
+    fn nanos(&self) -> f64 {
+        self.pace_nanos * (f64::from(self.jobs) + 1.0)
+    }
+}
+
+/// Means of a node's latencies, and of the jobs there that made them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    nanos: f64,
+    jobs: f64,
+}
+
+impl Pace {
+    fn feed(&mut self, nanos: f64, jobs: f64) -> f64 {
+        if self.jobs == 0.0 {
+            *self = Pace { nanos, jobs };
+        }
+        self.nanos += (nanos - self.nanos) / 8.0;
+        self.jobs += (jobs - self.jobs) / 8.0;
+        self.nanos / self.jobs
+    }
 }
 
 /// Jobs for their weight as the last reports had them.
@@ -99,6 +129,7 @@ impl Prequal {
             pool: Vec::with_capacity(POOL),
             samples: Samples::new(),
             rate: 0.0,
+            paces: Vec::new(),
             probes_since: 0,
             uses_owed: 0.0,
             to_remove: 0.0,
@@ -111,12 +142,9 @@ impl Prequal {
     fn uses(&mut self, nodes: usize) -> u32 {
         let (removed, new) = ((self.rate * REMOVED_PER_PROBE).min(1.0), 1.0 - POOL as f64 / nodes as f64);
         let gain = new * self.rate - removed;
-        if gain <= 0.0 {
-            // There is room for about all nodes: age alone takes them out.
-            return u32::MAX;
-        }
+        let published = if gain > 0.0 { (1.0 + EXCESS) / gain } else { f64::INFINITY };
         // Whole numbers that come to this in the mean.
-        self.uses_owed += ((1.0 + EXCESS) / gain).clamp(1.0, 1e6);
+        self.uses_owed += published.clamp(1.0, 1.0 + EXCESS);
         let uses = self.uses_owed as u32;
         self.uses_owed -= f64::from(uses);
         uses
@@ -156,7 +184,7 @@ fn rank(probe: &Probe, nodes: &Nodes, hot: f64) -> (bool, f64, f64) {
     let crowd = crowd(probe.jobs, nodes, probe.node);
     // With the job to come, so that a node that fails all its jobs at once is not the best of the hot ones.
     let with = (crowd + 1.0 / f64::from(standing.weight.max(1))) * handicap;
-    let latency = probe.nanos.max(1) as f64 * handicap;
+    let latency = probe.nanos() * handicap;
     if crowd > hot { (true, with, latency) } else { (false, latency, with) }
 }
 
@@ -167,9 +195,13 @@ impl Algorithm for Prequal {
 
     fn weighed(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
         self.without.weighed(nodes, node, now);
+        if self.paces.len() <= node.index() {
+            self.paces.resize(node.index() + 1, Pace::default());
+        }
     }
 
     fn left(&mut self, node: NodeId) {
+        self.paces[node.index()] = Pace::default();
         self.pool.retain(|probe| probe.node != node);
     }
 
@@ -200,7 +232,7 @@ impl Algorithm for Prequal {
                 (true, false) => f64::INFINITY,
             };
             let (node, jobs, weight) = (probe.node, probe.jobs, nodes.standing(probe.node).weight);
-            let latency = Some((Duration::from_nanos(probe.nanos), probe.at));
+            let latency = Some((Duration::from_nanos(probe.nanos() as u64), probe.at));
             pick.placement.compare(Candidate { node, jobs, weight, score: score as f32, latency });
         }
         Some(node)
@@ -208,15 +240,15 @@ impl Algorithm for Prequal {
 
     fn placed(&mut self, nodes: &Nodes, node: NodeId, _now: Time) {
         self.rate += (f64::from(std::mem::take(&mut self.probes_since)) - self.rate) / 64.0;
-        if let Some(place) = self.pool.iter().position(|probe| probe.node == node) {
-            let probe = &mut self.pool[place];
-            probe.jobs = probe.jobs.saturating_add(1);
-            probe.uses_left -= 1;
-            if probe.uses_left == 0 {
-                self.pool.remove(place);
-            }
+        let Some(place) = self.pool.iter().position(|probe| probe.node == node) else { return };
+        let probe = &mut self.pool[place];
+        probe.jobs = probe.jobs.saturating_add(1);
+        probe.uses_left -= 1;
+        if probe.uses_left == 0 {
+            self.pool.remove(place);
         }
-        self.to_remove += (self.rate * REMOVED_PER_PROBE).min(1.0);
+        // At least as many as are used up: these were the best, and what is left gets worse.
+        self.to_remove += (self.rate * REMOVED_PER_PROBE).clamp(1.0 / (1.0 + EXCESS), 1.0);
         if self.to_remove >= 1.0 {
             self.to_remove -= 1.0;
             self.remove_one(nodes);
@@ -237,8 +269,10 @@ impl Algorithm for Prequal {
         let here = nodes.latency(node).and_then(|latency| latency.mean_nanos(now));
         let here = here.or_else(|| nodes.typical.mean_nanos(now)).unwrap_or(0);
         let nanos = report.latency.map_or(here, |told| u64::try_from(told.as_nanos()).unwrap_or(u64::MAX));
+        // At least a nanosecond: jobs still count where latencies are not known.
+        let pace_nanos = self.paces[node.index()].feed(nanos.max(1) as f64, f64::from(jobs) + 1.0);
         let uses_left = self.uses(nodes.members().len());
-        let probe = Probe { node, at: report.measured_at, jobs, nanos, uses_left };
+        let probe = Probe { node, at: report.measured_at, jobs, pace_nanos, uses_left };
         if let Some(before) = self.pool.iter_mut().find(|probe| probe.node == node) {
             *before = probe;
             return;
