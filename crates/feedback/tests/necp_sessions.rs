@@ -731,6 +731,7 @@ fn nodes_have_exceptions_of_their_own_and_not_too_many() {
     let answer = Frame::parse(&output).unwrap().unwrap();
     assert!(answer.header.flags.has(Flags::ERROR));
     assert_eq!(answer.message().unwrap().1.collect::<Vec<_>>(), many[Exceptions::NODE_MAX..]);
+    assert_eq!(shared.iter().count(), Exceptions::NODE_MAX + 1, "its own, and the other's one");
 }
 
 #[test]
