@@ -29,8 +29,10 @@ pub struct Failure {
 /// What was measured at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// What is to be reported.
+    /// What is to be reported of the node: all of its services together.
     pub report: Report,
+    /// What is to be reported of each service that sources are of: what is of it alone, and what is of all.
+    pub services: Vec<(String, Report)>,
     /// What its load is the sum of.
     pub parts: Vec<Part>,
     /// What the kernel says.
@@ -108,38 +110,66 @@ impl Sampler {
     }
 
     fn put_together(&self, now: Time, look: Look) -> Sample {
-        let Look { readings, mut parts, guards, mut failed } = look;
+        let heard: Vec<_> =
+            self.sources.iter().map(|source| (&source.settings, source.latest(now))).collect();
+        let (report, parts) = self.report(now, &look, &heard, None);
+        let mut sample = Sample { report, parts, ..Sample::default() };
+        for (settings, (latest, failure)) in &heard {
+            let name = &settings.name;
+            sample.answers.push((name.clone(), latest.ok().map(|(_, answer)| answer)));
+            sample.failed.extend(
+                failure.iter().map(|reason| Failure { source: name.clone(), reason: reason.clone() }),
+            );
+            if let Some(service) = &settings.service
+                && !sample.services.iter().any(|(known, _)| known == service)
+            {
+                let (report, _) = self.report(now, &look, &heard, Some(service));
+                sample.services.push((service.clone(), report));
+            }
+        }
+        sample.failed.splice(..0, look.failed);
+        sample.readings = look.readings;
+        sample
+    }
+
+    /// Makes a report, and says what its load is the sum of: of all sources, or of those that a service has.
+    fn report(
+        &self,
+        now: Time,
+        look: &Look,
+        heard: &[Heard<'_>],
+        service: Option<&str>,
+    ) -> (Report, Vec<Part>) {
         let mut report = Report { measured_at: now, ..Report::default() };
+        let mut parts = look.parts.clone();
         let mut sum = Sum::default();
         let mut health: Option<Health> = None;
         let mut lower = |to: Health| health = Some(health.map_or(to, |health| health.min(to)));
-        let mut answers = Vec::with_capacity(self.sources.len());
-        for source in &self.sources {
-            let settings = &source.settings;
+        for (settings, (latest, _)) in heard {
+            let is_of_it = |of: &str| service.is_none_or(|service| service == of);
+            if !settings.service.as_deref().is_none_or(is_of_it) {
+                continue;
+            }
             let factor = settings.factor.value();
-            let (latest, failure) = source.latest(now);
-            failed.extend(failure.map(|reason| Failure { source: settings.name.clone(), reason }));
             match latest {
                 Ok((asked_at, answer)) => {
-                    sum.add(&answer);
+                    sum.add(answer);
                     if answer.jobs.is_some() {
-                        report.measured_at = report.measured_at.min(asked_at);
+                        report.measured_at = report.measured_at.min(*asked_at);
                     }
                     if let Some(load) = answer.load {
                         parts.push(Part { name: settings.name.clone(), load: Some(f64::from(load)), factor });
                     }
                     answer.health.map(&mut lower);
-                    answers.push((settings.name.clone(), Some(answer)));
                 }
                 Err(says) => {
-                    sum.miss(&says);
+                    sum.miss(says);
                     if says.load.is_some() {
                         parts.push(Part { name: settings.name.clone(), load: None, factor });
                     }
                     if settings.required {
                         lower(Health::NONE);
                     }
-                    answers.push((settings.name.clone(), None));
                 }
             }
         }
@@ -148,13 +178,19 @@ impl Sampler {
             lower(combine::health_of_load(load, self.health_load_max));
         }
         // A guard that sees nothing says nothing: it is no reason to call a node healthy of which else nothing is known.
-        guards.into_iter().filter(|guard| *guard < Health::FULL).for_each(lower);
+        look.guards.iter().copied().filter(|guard| *guard < Health::FULL).for_each(lower);
         report.load = load.map(|load| load as f32);
         report.health = health;
         sum.put_into(&mut report);
-        Sample { report, parts, readings, answers, failed }
+        (report, parts)
     }
 }
+
+/// A source, what of it counts, and what went wrong.
+type Heard<'a> = (&'a Source, Latest);
+
+/// An answer, and when it was asked for, or what is not known without it; and what went wrong.
+type Latest = (Result<(Time, Answer), Answer>, Option<String>);
 
 /// What several sources say together. What one of them should say and does not is not known of the whole.
 #[derive(Debug, Default)]
@@ -207,13 +243,13 @@ struct Running {
     /// When it was last told to ask.
     asked_at: Option<Time>,
     questions: watch::Sender<Time>,
-    answers: watch::Receiver<Heard>,
+    answers: watch::Receiver<Said>,
     task: JoinHandle<()>,
 }
 
 /// What was last heard of a source.
 #[derive(Clone, Debug, Default)]
-struct Heard {
+struct Said {
     /// The question that was answered, or was not.
     asked_at: Option<Time>,
     /// The last answer, and when it was asked for.
@@ -234,7 +270,7 @@ impl Running {
     fn start(settings: &Source, interval: Duration) -> Running {
         let asker = Asker::new(&settings.ask);
         let (questions, asked) = watch::channel(Time::ZERO);
-        let (told, answers) = watch::channel(Heard { says: asker.says(), ..Heard::default() });
+        let (told, answers) = watch::channel(Said { says: asker.says(), ..Said::default() });
         let task = tokio::spawn(ask_for_ever(asker, settings.timeout, asked, told));
         let interval = settings.interval.unwrap_or(interval);
         Running { settings: settings.clone(), interval, asked_at: None, questions, answers, task }
@@ -259,8 +295,8 @@ impl Running {
         let _ = timeout_at(deadline, answered).await;
     }
 
-    /// The answer that counts, and when it was asked for, or what is not known without it; and what went wrong.
-    fn latest(&self, now: Time) -> (Result<(Time, Answer), Answer>, Option<String>) {
+    /// The answer that counts, as long as it is not too old.
+    fn latest(&self, now: Time) -> Latest {
         let heard = self.answers.borrow();
         let age_max = self.interval * ROUNDS_MAX + self.settings.timeout;
         let fresh = heard.answer.filter(|&(asked_at, _)| now.since(asked_at) <= age_max).ok_or(heard.says);
@@ -291,7 +327,7 @@ async fn ask_for_ever(
     mut asker: Asker,
     limit: Duration,
     mut asked: watch::Receiver<Time>,
-    told: watch::Sender<Heard>,
+    told: watch::Sender<Said>,
 ) {
     while asked.changed().await.is_ok() {
         let now = *asked.borrow_and_update();

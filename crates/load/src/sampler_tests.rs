@@ -44,6 +44,23 @@ async fn a_report_says_what_the_sources_say_together() {
 }
 
 #[tokio::test]
+async fn each_service_has_what_is_of_it_and_what_is_of_all() {
+    let sources = [
+        program("echo jobs=3; echo health=40", "service = \"web\""),
+        program("echo jobs=4", "service = \"mail\""),
+        program("echo load=0.25", ""),
+        "[[source]]\nservice = \"mail\"\nmemcached = \"127.0.0.1:1\"\nrequired = true\n".into(),
+    ];
+    let mut sampler = Sampler::start(&settings(&sources.concat()), at(0));
+    let sample = sampler.sample_patiently(at(1)).await;
+    let told = |report: &Report| (report.jobs, report.load, report.health.map(Health::value));
+    let services: Vec<_> =
+        sample.services.iter().map(|(name, report)| (name.as_str(), told(report))).collect();
+    assert_eq!(services, [("web", (Some(3), Some(0.25), Some(40))), ("mail", (None, Some(0.25), Some(0)))]);
+    assert_eq!(told(&sample.report), (None, Some(0.25), Some(0)), "the node is all of it");
+}
+
+#[tokio::test]
 async fn the_worst_health_is_the_nodes() {
     let mut sampler = Sampler::start(&settings(&(program("echo 80", "") + &program("echo 30", ""))), at(0));
     let report = sampler.sample_patiently(at(1)).await.report;

@@ -7,7 +7,7 @@ use clap::Args;
 use evener_load::measure::Answer;
 use evener_load::settings::Source;
 use evener_load::{Sample, Sampler, Settings};
-use evener_model::Time;
+use evener_model::{Report, Time};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -102,8 +102,24 @@ fn source(text: &str) -> Result<Source, String> {
 
 /// For machines.
 fn describe(sample: &Sample) -> Value {
-    let report = &sample.report;
-    let said = Answer {
+    let sources = sample
+        .answers
+        .iter()
+        .map(|(name, answer)| json!({ "name": name, "answer": answer.as_ref().map(fields) }));
+    let services = sample.services.iter().map(|(name, report)| (name.clone(), fields(&said(report))));
+    json!({
+        "report": fields(&said(&sample.report)),
+        "services": services.collect::<serde_json::Map<_, _>>(),
+        "parts": sample.parts,
+        "readings": sample.readings,
+        "sources": sources.collect::<Vec<_>>(),
+        "failed": sample.failed,
+    })
+}
+
+/// A report without its time, which is now.
+fn said(report: &Report) -> Answer {
+    Answer {
         jobs: report.jobs,
         load: report.load,
         health: report.health,
@@ -111,18 +127,7 @@ fn describe(sample: &Sample) -> Value {
         jobs_per_s: report.jobs_per_s,
         errors_per_s: report.errors_per_s,
         latency: report.latency,
-    };
-    let sources = sample
-        .answers
-        .iter()
-        .map(|(name, answer)| json!({ "name": name, "answer": answer.as_ref().map(fields) }));
-    json!({
-        "report": fields(&said),
-        "parts": sample.parts,
-        "readings": sample.readings,
-        "sources": sources.collect::<Vec<_>>(),
-        "failed": sample.failed,
-    })
+    }
 }
 
 fn fields(answer: &Answer) -> Value {

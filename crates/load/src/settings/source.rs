@@ -17,6 +17,8 @@ use crate::measure::prometheus::Selector;
 pub struct Source {
     /// What it is called in what is told.
     pub name: String,
+    /// The service that it is of, on a node that has several; `None`: what it says is of all.
+    pub service: Option<String>,
     /// Time from one question to the next; `None`: with every sample.
     pub interval: Option<Duration>,
     /// An answer that takes longer is none.
@@ -145,6 +147,7 @@ pub enum ProgramAnswer {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RawSource {
     name: Option<String>,
+    service: Option<String>,
     #[serde(default, deserialize_with = "period_if_any")]
     interval: Option<Duration>,
     #[serde(default = "second", deserialize_with = "period")]
@@ -186,6 +189,7 @@ impl TryFrom<RawSource> for Source {
         };
         Ok(Source {
             name: raw.name.unwrap_or_else(|| ask.to_string()),
+            service: raw.service,
             interval: raw.interval,
             timeout: raw.timeout,
             factor: raw.factor,

@@ -33,6 +33,7 @@ fn everything_can_be_said() {
         connections = { port = 80, less = 1 }
         [[source]]
         name = "database"
+        service = "sql"
         timeout = "500ms"
         interval = "5s"
         required = true
@@ -66,6 +67,7 @@ fn everything_can_be_said() {
             "program /bin/true",
         ]
     );
+    assert_eq!(settings.sources[1].service.as_deref(), Some("sql"));
     assert_eq!(settings.sources[7].factor.value(), 2.0);
     assert_eq!(settings.cgroup, Cgroup::Path("/system.slice/mariadb.service".into()));
 }
