@@ -226,6 +226,20 @@ fn slow_clients_run_into_their_timeouts_and_others_are_served() {
     wait_until("the jobs to end", || director.jobs() == 0);
 }
 
+#[test]
+fn a_head_that_began_behind_another_request_has_its_time_too() {
+    let node = nodes::echo();
+    let address = free_address();
+    let timeouts = "timeouts = { head = \"300ms\", idle = \"10m\" }";
+    let director = Director::start(&web_with(address, timeouts, &[node.address], ""));
+    let mut client = connect(address);
+    client.send("GET /echo HTTP/1.1\r\nHost: a\r\n\r\nGET /echo HT").expect("sent");
+    assert_eq!(client.response().expect("an answer").status, 200);
+    assert_eq!(client.response().expect("an answer").status, 408);
+    assert!(client.rest().expect("the connection closes").is_empty());
+    assert_eq!(director.jobs(), 0);
+}
+
 /// Reads what there is; whether the connection has ended.
 fn ended(mut stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).expect("non-blocking");

@@ -404,7 +404,9 @@ impl Http {
             // Not from here: a client with many requests at hand would nest as deep.
             core.again.push(Token::new(Kind::HttpClient, index));
         }
-        let timeout = http_spec(core, client.listener).timeouts.idle;
+        let timeouts = http_spec(core, client.listener).timeouts;
+        // The next head may have begun behind the last request.
+        let timeout = if client.input.is_empty() { timeouts.idle } else { timeouts.head };
         core.set_timer(Token::new(Kind::HttpClient, index), timeout);
     }
 
