@@ -1,6 +1,7 @@
 //! `evener sim`: compares policies on a simulated cluster.
 
 mod html;
+mod papers;
 mod progress;
 mod svg;
 mod table;
@@ -15,6 +16,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use evener_control::Errors;
 use evener_control::config::{ConfigError, Source};
+use evener_sim::papers::Effort;
 use evener_sim::{Experiment, Located, Overrides, Results, TraceFile};
 use serde::Serialize;
 
@@ -41,6 +43,7 @@ const INTERRUPTED: i32 = 130;
   evener sim examples/sim/unequal.toml
   evener sim examples/sim/unequal.toml --quick
   evener sim my.toml --seeds 30 --html my.html
+  evener sim --paper 003
   evener sim my.toml --json | jq '.experiments[0].points[0].policies[] | {policy, p99: .figures.p99_ms}'"
 )]
 pub(crate) struct Sim {
@@ -53,8 +56,12 @@ pub(crate) struct Sim {
 #[derive(Debug, Args)]
 struct Compare {
     /// Scenarios, and what is compared on them
-    #[arg(value_name = "SCENARIO", required = true)]
+    #[arg(value_name = "SCENARIO", required_unless_present = "paper")]
     files: Vec<PathBuf>,
+    /// Instead of scenarios: what a paper reports, beside what comes of it here. Exit status 1 if a figure is not within
+    /// its tolerance
+    #[arg(long, value_name = "PAPER", conflicts_with_all = ["files", "seeds", "seed", "html"])]
+    paper: Option<papers::Which>,
     /// Runs of each policy at each load, instead of what the file says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seeds: Option<u32>,
@@ -67,7 +74,7 @@ struct Compare {
     /// A short look: few seeds, few jobs, figures that are not to be trusted
     #[arg(long)]
     quick: bool,
-    /// Print the results as JSON
+    /// Print the results as JSON; of a paper, one object a row
     #[arg(long)]
     json: bool,
     /// Write a page with plots and tables
@@ -102,6 +109,11 @@ impl Sim {
 
 impl Compare {
     fn run(self) -> anyhow::Result<Status> {
+        if let Some(which) = self.paper {
+            let effort = if self.quick { Effort::Trial } else { Effort::Full };
+            let threads = self.threads.or(NonZeroUsize::new(threads())).unwrap_or(NonZeroUsize::MIN);
+            return papers::run(which, effort, threads, self.json);
+        }
         let experiments = match self.read()? {
             Ok(experiments) => experiments,
             Err(errors) => {
