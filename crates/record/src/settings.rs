@@ -27,6 +27,11 @@ fn pairs(settings: &Settings) -> Vec<(&'static str, String)> {
         ("load_bound_percent", settings.load_bound_percent.to_string()),
         ("affinity", settings.affinity.to_string()),
         ("current_bonus_percent", settings.current_bonus_percent.to_string()),
+        ("tuning.jobs_steady", settings.tuning.jobs_steady.to_string()),
+        ("tuning.jobs_recent", settings.tuning.jobs_recent.to_string()),
+        ("tuning.errors", settings.tuning.errors.to_string()),
+        ("tuning.cap", settings.tuning.cap.to_string()),
+        ("tuning.memory_s", settings.tuning.memory_s.to_string()),
         ("slow_start", time(settings.slow_start)),
         ("outlier", settings.outlier.is_some().to_string()),
         ("report_expiry", time(settings.report_expiry)),
@@ -78,6 +83,11 @@ pub(crate) fn read(input: &mut Input<'_>) -> Result<Settings, Wrong> {
             "load_bound_percent" => settings.load_bound_percent = parse(value)?,
             "affinity" => settings.affinity = parse(value)?,
             "current_bonus_percent" => settings.current_bonus_percent = parse(value)?,
+            "tuning.jobs_steady" => settings.tuning.jobs_steady = parse(value)?,
+            "tuning.jobs_recent" => settings.tuning.jobs_recent = parse(value)?,
+            "tuning.errors" => settings.tuning.errors = parse(value)?,
+            "tuning.cap" => settings.tuning.cap = parse(value)?,
+            "tuning.memory_s" => settings.tuning.memory_s = parse(value)?,
             "slow_start" => settings.slow_start = time(value)?,
             "outlier" => is_judged = parse(value)?,
             "outlier.consecutive" => outlier.consecutive = parse(value)?,
@@ -117,6 +127,7 @@ mod tests {
             .split(['{', ','])
             .filter_map(|part| part.split_once(": "))
             .map(|(name, _)| name.trim())
+            .filter(|name| *name != "tuning")
             .collect();
         let recorded: BTreeSet<String> = pairs(&settings)
             .into_iter()

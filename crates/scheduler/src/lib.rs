@@ -48,4 +48,4 @@ pub mod transfer;
 pub use explain::{Candidate, NodeState, NodeView, PickError, Placement};
 pub use hash::hash_bytes;
 pub use scheduler::Scheduler;
-pub use settings::{Order, Outlier, Policy, SettingError, Settings, Variant};
+pub use settings::{Order, Outlier, Policy, SettingError, Settings, Tuning, Variant};

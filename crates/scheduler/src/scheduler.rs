@@ -262,6 +262,9 @@ impl Scheduler {
         if judged {
             self.settle(now, node);
         }
+        if let Some(latency) = latency.filter(|_| outcome == Outcome::Success) {
+            self.algorithm.served(&self.nodes, node, now, latency);
+        }
         self.algorithm.finished(&self.nodes, node, now);
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+pub use crate::policy::informed::Tuning;
+
 /// How a pool's scheduler works.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -41,6 +43,8 @@ pub struct Settings {
     /// than so much above that of the node that would be picked. 0: not at all. For policies that compare
     /// nodes by a score; those that go by turn, by chance or by key pay no heed.
     pub current_bonus_percent: u32,
+    /// What `informed` goes by.
+    pub tuning: Tuning,
     /// How long a node that is new or back takes to get its full share; zero: no time.
     pub slow_start: Duration,
     /// When a node is ejected for failing; `None`: never.
@@ -67,6 +71,7 @@ impl Default for Settings {
             load_bound_percent: 125,
             affinity: 0,
             current_bonus_percent: 0,
+            tuning: Tuning::default(),
             slow_start: Duration::ZERO,
             outlier: Some(Outlier::default()),
             report_expiry: Duration::from_secs(10),
@@ -203,6 +208,11 @@ impl FromStr for Variant {
 /// is never picked, by any of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
+    /// The node where a job can expect to be done first, by all that is known: jobs in flight here, what
+    /// others have there as nodes report it, how nodes keep their pace, failures, weights. Up to 64 nodes are
+    /// scanned, more are kept in a tree, O(log nodes).
+    #[default]
+    Informed,
     /// Each in turn, by id. O(log nodes).
     RoundRobin,
     /// Each in turn, as often as its weight; [`Order`] says in which order. O(log nodes), in tokens O(1).
@@ -215,7 +225,6 @@ pub enum Policy {
     /// with the next three, and `LeastTime`.
     LeastJobs,
     /// The fewest jobs for its weight. Equals take turns by weight.
-    #[default]
     WeightedLeastJobs,
     /// The fewest jobs for its weight once it has this one too. Equals take turns by weight.
     ShortestExpectedDelay,
@@ -263,7 +272,8 @@ pub enum Policy {
 
 impl Policy {
     /// All policies.
-    pub const ALL: [Policy; 23] = [
+    pub const ALL: [Policy; 24] = [
+        Policy::Informed,
         Policy::RoundRobin,
         Policy::WeightedRoundRobin,
         Policy::Random,
@@ -292,6 +302,7 @@ impl Policy {
     /// The name in configuration, metrics and reports.
     pub const fn name(self) -> &'static str {
         match self {
+            Policy::Informed => "informed",
             Policy::RoundRobin => "round-robin",
             Policy::WeightedRoundRobin => "weighted-round-robin",
             Policy::Random => "random",

@@ -36,7 +36,7 @@ pub(crate) struct Run {
         help = "A node: ADDR[,weight=N][,max_jobs=N][,name=X]; may be repeated"
     )]
     to: Vec<String>,
-    /// How a node is chosen [default: weighted-least-jobs]
+    /// How a node is chosen [default: informed]
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
     /// Threads that carry jobs [default: the cores available]

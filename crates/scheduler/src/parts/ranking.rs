@@ -168,6 +168,11 @@ impl<M: Measure> Ranking<M> {
         }
     }
 
+    /// The measure, to be told what it goes by. Keys in the tree change with the next picks.
+    pub(crate) fn measure_mut(&mut self) -> &mut M {
+        &mut self.measure
+    }
+
     fn stride(nodes: &Nodes, node: NodeId) -> u64 {
         TURN / u64::from(if M::WEIGHS { nodes.standing(node).weight.max(1) } else { 1 })
     }

@@ -5,6 +5,7 @@ mod basic_li;
 mod bounded_hash;
 mod consistent_hash;
 mod credits;
+pub(crate) mod informed;
 mod job_informed;
 mod least_jobs;
 mod least_time;
@@ -27,6 +28,7 @@ mod weighted_round_robin;
 mod tests;
 
 use std::fmt;
+use std::time::Duration;
 
 use evener_model::{NodeId, Time};
 
@@ -55,6 +57,9 @@ pub(crate) trait Algorithm: fmt::Debug + Send {
     /// A job was reserved on what `pick` said.
     fn placed(&mut self, _nodes: &Nodes, _node: NodeId, _now: Time) {}
 
+    /// A job of a node was answered after so long, without a failure; `finished` is told next.
+    fn served(&mut self, _nodes: &Nodes, _node: NodeId, _now: Time, _latency: Duration) {}
+
     /// A job of a node ended, and its latency and failures are known.
     fn finished(&mut self, _nodes: &Nodes, _node: NodeId, _now: Time) {}
 
@@ -79,6 +84,7 @@ pub(crate) fn build(settings: &Settings, seed: u64) -> Box<dyn Algorithm> {
 
 fn kind(settings: &Settings, seed: u64) -> Box<dyn Algorithm> {
     match (settings.policy, settings.order) {
+        (Policy::Informed, _) => Box::new(informed::Informed::new(settings, seed)),
         (Policy::RoundRobin, _) => Box::new(round_robin::RoundRobin::default()),
         (Policy::WeightedRoundRobin, Order::Smooth) => Box::new(weighted_round_robin::Smooth::default()),
         (Policy::WeightedRoundRobin, Order::Tokens) => Box::new(weighted_round_robin::InTokens::default()),

@@ -4,7 +4,8 @@ use insta::assert_snapshot;
 
 use crate::testing::{run, tally};
 
-const EVERY: [&str; 26] = [
+const EVERY: [&str; 27] = [
+    "informed",
     "rr",
     "wrr",
     "wrr tokens",
