@@ -23,6 +23,8 @@ use crate::parts::{Measure, Rank, Ranking};
 
 /// Whatever the signs, this part of what is known of a node counts.
 const KNOWN_MIN: f64 = 1.0 / 64.0;
+/// A higher load does not say how many more jobs there are.
+const LOAD_MAX: f32 = 0.98;
 /// A node is looked at with every so many picks.
 const PICKS_PER_LOOK: u32 = 4;
 /// Jobs found on nodes are averaged over about so many looks.
@@ -235,8 +237,8 @@ impl Algorithm for Informed {
         let insight = self.ranking.measure_mut();
         match nodes.report_with_own(node) {
             Some((report, own)) => {
-                // A load says how many jobs there are by what loads and jobs have been together.
-                let by_load = |load: f32| (f64::from(load) / nodes.load_per_job(node)) as u32;
+                // Of a node in use for so much of its time, as many jobs are to be expected: ρ/(1 − ρ).
+                let by_load = |load: f32| (load / (1.0 - load.min(LOAD_MAX))) as u32;
                 if let Some(jobs) = report.jobs.or_else(|| report.load.map(by_load)) {
                     let speed = insight.nodes[node.index()].speed;
                     insight.others.told(node, report.measured_at, jobs, own, speed);
