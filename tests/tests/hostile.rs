@@ -154,6 +154,23 @@ fn absurd_sizes_are_refused() {
 }
 
 #[test]
+fn limits_of_requests_are_not_those_of_responses() {
+    let node = nodes::Node::http(|_, stream| {
+        let fields = "X-Field: 0123456789\r\n".repeat(500);
+        nodes::respond(stream, "200 OK", &fields, b"ok")
+    });
+    let address = free_address();
+    let limits = "limits = { head = \"1KiB\", headers = 10 }";
+    let director = Director::start(&web_with(address, limits, &[node.address], ""));
+    let answer = connect(address).get("/x").expect("an answer");
+    assert_eq!((answer.status, answer.head.all("X-Field").count()), (200, 500));
+    let mut client = connect(address);
+    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: 1\r\n".repeat(11))).expect("sent");
+    assert_eq!(client.response().expect("an answer").status, 431);
+    wait_until("the jobs to end", || director.jobs() == 0);
+}
+
+#[test]
 fn requests_on_one_connection_are_limited() {
     let node = nodes::echo();
     let address = free_address();
