@@ -37,7 +37,7 @@ pub fn load_kernel(bytes: &[u8]) {
         let _ = Descriptors::parse(text).map(|descriptors| assert!(is_share(descriptors.used())));
         let _ = cgroup::parse_cpu_max(text)
             .map(|cpus| assert!(cpus.is_none_or(|cpus| cpus > 0.0 && is_load(cpus))));
-        let _ = cgroup::parse_cpu_used(text);
+        let _ = cgroup::parse_cpu_stat(text);
         let _ = cgroup::parse_memory_max(text);
         let _ = cgroup::parse_memory_used(text);
         let _ = cgroup::parse_memory_cache(text);

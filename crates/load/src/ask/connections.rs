@@ -66,7 +66,7 @@ impl Connections {
             let counted = match count(&self.buffer[..length], self.sequence) {
                 Ok(counted) => counted,
                 // A kernel without IPv6 has no connections of it.
-                Err(DiagError::Refused(_)) if family == Family::Ipv6 => return Ok(0),
+                Err(DiagError::Refused(_) | DiagError::Unknown) if family == Family::Ipv6 => return Ok(0),
                 Err(error) => return Err(error.to_string()),
             };
             connections = connections.saturating_add(counted.connections);

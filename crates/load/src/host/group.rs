@@ -97,10 +97,10 @@ impl CpuGroup {
         let Some(cpus) = quota.filter(|&cpus| cpus < f64::from(host_cpus)) else {
             return Ok(None);
         };
-        let used = self.stat.read(buffer, cgroup::parse_cpu_used)?;
+        let stat = self.stat.read(buffer, cgroup::parse_cpu_stat)?;
         // Without pressure stall information, a quota that is used up is a load of 1.
         let waits = self.pressure.read(buffer, Pressure::parse).ok();
-        Ok(Some(GroupCpu { cpus, load: self.cpu.look(now, used, cpus, waits) }))
+        Ok(Some(GroupCpu { cpus, load: self.cpu.look(now, stat, cpus, waits) }))
     }
 }
 

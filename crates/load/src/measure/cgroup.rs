@@ -47,12 +47,27 @@ pub fn parse_cpu_max(text: &[u8]) -> Result<Option<f64>, Malformed> {
     Ok(Some(quota as f64 / period as f64))
 }
 
-/// Reads the CPU time that a group used, from `cpu.stat`.
+/// What a group did with its quota, from `cpu.stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuUse {
+    /// CPU time that all of it used.
+    pub used: Duration,
+    /// Periods of the quota that there were.
+    pub periods: u64,
+    /// Of these, those in which the quota was used up and something had to wait for the next.
+    pub throttled: u64,
+}
+
+/// Reads `cpu.stat`.
 ///
 /// # Errors
-/// [`Malformed`] without `usage_usec`.
-pub fn parse_cpu_used(text: &[u8]) -> Result<Duration, Malformed> {
-    value(text, b"usage_usec").map(Duration::from_micros).ok_or(Malformed("cpu.stat"))
+/// [`Malformed`] without `usage_usec`. A group that never had a quota has no periods.
+pub fn parse_cpu_stat(text: &[u8]) -> Result<CpuUse, Malformed> {
+    Ok(CpuUse {
+        used: value(text, b"usage_usec").map(Duration::from_micros).ok_or(Malformed("cpu.stat"))?,
+        periods: value(text, b"nr_periods").unwrap_or(0),
+        throttled: value(text, b"nr_throttled").unwrap_or(0),
+    })
 }
 
 /// Reads `memory.max`: bytes, or `None` if as many as there are.
@@ -107,9 +122,12 @@ mod tests {
 
     #[test]
     fn usage_is_read_as_the_kernel_writes_it() {
-        let stat = b"usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\nnr_periods 0\n";
-        assert_eq!(parse_cpu_used(stat), Ok(Duration::from_millis(1500)));
-        assert!(parse_cpu_used(b"user_usec 1\n").is_err());
+        let stat =
+            b"usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\nnr_periods 9\nnr_throttled 4\n";
+        let used = Duration::from_millis(1500);
+        assert_eq!(parse_cpu_stat(stat), Ok(CpuUse { used, periods: 9, throttled: 4 }));
+        assert_eq!(parse_cpu_stat(b"usage_usec 1500000\n").map(|stat| stat.periods), Ok(0));
+        assert!(parse_cpu_stat(b"user_usec 1\n").is_err());
         assert_eq!(parse_memory_cache(b"anon 7\ninactive_anon 1\ninactive_file 8192\n"), Ok(8192));
         assert_eq!(parse_memory_used(b"4096\n"), Ok(4096));
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use evener_model::Time;
 
+use super::cgroup::CpuUse;
 use super::text::{integer, lines, number, words};
 use super::{Malformed, pressure};
 
@@ -159,34 +160,39 @@ impl Cpu {
     }
 }
 
-/// What a control group with a quota used, and how often it had to wait for its next period.
+/// Remembers the last look at a control group with a quota.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaCpu {
-    last: Option<(Time, Duration)>,
+    last: Option<(Time, CpuUse)>,
     waits: pressure::Meter,
 }
 
 impl QuotaCpu {
-    /// Takes a look at the CPU time `used` by all of the group; returns the share of the quota of `cpus` that was
-    /// used since the last look (`None` at the first), and the load.
+    /// Takes a look; returns the share of the quota of `cpus` that was used since the last look (`None` at the
+    /// first), and the load.
     ///
     /// The load average is that of the whole host, so it says nothing of a group. Where the quota is used up, the
-    /// share of time in which some task of the group waited for a CPU stands for it: the load is then from 1 to 2.
+    /// share of time in which some task of the group waited for a CPU stands for it: the load is then from 1 to 2. It
+    /// is also used up where that happened in half of its periods, however much of them there was: who has used up
+    /// the quota at the beginning of a period waits for the rest of it.
     pub fn look(
         &mut self,
         now: Time,
-        used: Duration,
+        stat: CpuUse,
         cpus: f64,
         waits: Option<pressure::Pressure>,
     ) -> Option<(f64, f64)> {
         let waiting = waits.and_then(|waits| self.waits.look(now, waits.some));
-        let (then, used_then) = self.last.replace((now, used))?;
+        let (then, before) = self.last.replace((now, stat))?;
         let span = now.since(then).as_secs_f64() * cpus;
         if span <= 0.0 {
             return None;
         }
-        let busy = (used.saturating_sub(used_then).as_secs_f64() / span).min(1.0);
-        let load = if busy < 0.95 { busy } else { 1.0 + waiting.unwrap_or(0.0) };
+        let busy = (stat.used.saturating_sub(before.used).as_secs_f64() / span).min(1.0);
+        let periods = stat.periods.saturating_sub(before.periods);
+        let throttled = stat.throttled.saturating_sub(before.throttled);
+        let is_used_up = busy >= 0.95 || (throttled > 0 && throttled >= periods.div_ceil(2));
+        let load = if is_used_up { 1.0 + waiting.unwrap_or(0.0) } else { busy };
         Some((busy, load))
     }
 }
@@ -278,10 +284,13 @@ mod tests {
             let some = pressure::Stall { share_10s: 0.0, total: Duration::from_millis(total_ms) };
             Some(pressure::Pressure { some, full: None })
         };
-        let used = Duration::from_millis;
-        assert_eq!(cpu.look(seconds(0), used(0), 0.5, waits(0)), None);
-        assert_eq!(cpu.look(seconds(1), used(250), 0.5, waits(100)), Some((0.5, 0.5)));
-        assert_eq!(cpu.look(seconds(2), used(750), 0.5, waits(850)), Some((1.0, 1.75)));
-        assert_eq!(cpu.look(seconds(3), used(1250), 0.5, None), Some((1.0, 1.0)));
+        let stat =
+            |used_ms, periods, throttled| CpuUse { used: Duration::from_millis(used_ms), periods, throttled };
+        assert_eq!(cpu.look(seconds(0), stat(0, 0, 0), 0.5, waits(0)), None);
+        assert_eq!(cpu.look(seconds(1), stat(250, 10, 4), 0.5, waits(100)), Some((0.5, 0.5)));
+        assert_eq!(cpu.look(seconds(2), stat(750, 20, 4), 0.5, waits(850)), Some((1.0, 1.75)));
+        assert_eq!(cpu.look(seconds(3), stat(1250, 30, 4), 0.5, None), Some((1.0, 1.0)));
+        // Seen from a machine that is itself short of time, and of bursts at the beginning of each period.
+        assert_eq!(cpu.look(seconds(4), stat(1625, 40, 13), 0.5, waits(2350)), Some((0.75, 1.75)));
     }
 }

@@ -15,6 +15,7 @@ const NLMSG_DONE: u16 = 3;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST: u16 = 0x001;
 const NLM_F_DUMP: u16 = 0x300;
+const ENOENT: i32 = 2;
 const TCP: u8 = 6;
 const TCP_ESTABLISHED: u32 = 1;
 
@@ -55,6 +56,9 @@ pub fn request(family: Family, port: NonZeroU16, sequence: u32) -> [u8; REQUEST_
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DiagError {
+    /// The kernel has no part that lists connections of this kind.
+    #[error("the kernel cannot list connections: the module tcp_diag is not there")]
+    Unknown,
     /// The kernel refused, with this error number.
     #[error("the kernel refused to list connections (error {0})")]
     Refused(i32),
@@ -107,7 +111,10 @@ pub fn count(datagram: &[u8], sequence: u32) -> Result<Counted, DiagError> {
 fn refused(body: &[u8]) -> DiagError {
     match body.first_chunk::<4>() {
         // The kernel gives it negated.
-        Some(number) => DiagError::Refused(i32::from_ne_bytes(*number).saturating_neg()),
+        Some(number) => match i32::from_ne_bytes(*number).saturating_neg() {
+            ENOENT => DiagError::Unknown,
+            number => DiagError::Refused(number),
+        },
         None => DiagError::Malformed,
     }
 }
@@ -139,8 +146,9 @@ mod tests {
 
     #[test]
     fn refusals_and_rubbish_are_told() {
-        let refused = message(NLMSG_ERROR, 7, &(-2i32).to_ne_bytes());
-        assert_eq!(count(&refused, 7), Err(DiagError::Refused(2)));
+        let refused = |number: i32| message(NLMSG_ERROR, 7, &(-number).to_ne_bytes());
+        assert_eq!(count(&refused(1), 7), Err(DiagError::Refused(1)));
+        assert_eq!(count(&refused(ENOENT), 7), Err(DiagError::Unknown));
         let whole = message(SOCK_DIAG_BY_FAMILY, 7, &[0; 72]);
         for cut in 1..whole.len() {
             assert_eq!(count(&whole[..cut], 7), Err(DiagError::Malformed), "{cut}");
