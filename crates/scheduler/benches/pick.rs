@@ -1,7 +1,8 @@
 //! What a pick costs, alone and with the end of a job: `cargo bench -p evener-scheduler`. A sample is
 //! 1,000 jobs, so its microseconds are nanoseconds a job.
 //!
-//! Every policy over 4 to 1,000 nodes of weights 1 to 8, eight jobs in flight a node and 2,000 on top.
+//! Every policy over 4 to 1,000 nodes of weights 1 to 8, eight jobs in flight a node and 2,000 on top. With policies
+//! that listen to nodes, the end of every eighth job brings a report, which counts as part of it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use divan::{Bencher, counter::ItemsCount};
-use evener_model::{Event, Job, JobCounts, NodeId, NodeSpec, Outcome, Time, Weight};
+use evener_model::{Event, Job, JobCounts, NodeId, NodeSpec, Outcome, Report, Time, Weight};
 use evener_scheduler::{Order, Policy, Scheduler, Settings, hash_bytes};
 
 const NODES: [u32; 4] = [4, 16, 100, 1000];
@@ -46,8 +47,21 @@ impl std::fmt::Display for Case {
     }
 }
 
+const fn listens(policy: Policy) -> bool {
+    matches!(
+        policy,
+        Policy::LoadInformed
+            | Policy::BasicLi
+            | Policy::AggressiveLi
+            | Policy::Credits
+            | Policy::OrcaWeighted
+            | Policy::Prequal
+    )
+}
+
 /// A pool under load.
 struct Pool {
+    listens: bool,
     scheduler: Scheduler,
     now: Time,
     key: u64,
@@ -59,6 +73,7 @@ impl Pool {
         let settings = Settings { policy: case.policy, order: case.order, ..Settings::default() };
         let counts = Arc::new(JobCounts::new(case.nodes as usize));
         let mut pool = Pool {
+            listens: listens(case.policy),
             scheduler: Scheduler::new(settings, counts, 1),
             now: Time::ZERO + Duration::from_secs(1),
             key: 0,
@@ -89,6 +104,20 @@ impl Pool {
         let node = self.in_flight.pop_front().expect("a job in flight");
         let latency = Some(Duration::from_micros(100 + self.key % 1000));
         self.scheduler.handle(self.now, Event::Finish { node, outcome: Outcome::Success, latency });
+        if self.listens && self.key.is_multiple_of(8) {
+            let jobs = (self.key >> 32) as u32 % 20;
+            let report = Report {
+                measured_at: self.now,
+                jobs: Some(jobs),
+                load: Some(jobs as f32 / 20.0),
+                health: None,
+                credits: Some(20 - jobs),
+                jobs_per_s: Some(jobs as f32 * 50.0),
+                errors_per_s: Some(1.0),
+                latency,
+            };
+            self.scheduler.handle(self.now, Event::Report { node, report });
+        }
     }
 }
 

@@ -7,7 +7,8 @@
 //! Who is where:
 //! - `scheduler`: the mechanism, once. Which nodes may be picked (weights, drains, checks, ejection, panic),
 //!   reservations, what time changes. `nodes` holds what is known of them, `outlier` judges how
-//!   their jobs end, `slow_start` eases them in, `latency` keeps how long they take, `explain` is what
+//!   their jobs end, `slow_start` eases them in, `latency` keeps how long they take, `load` what they
+//!   report, `explain` is what
 //!   can be seen of all that.
 //! - `affinity`: a stage before the policy, which maps a job's key to a few of the nodes.
 //! - `policy`: the algorithms, one a file, behind one table of operations ([`Policy`] lists them).
@@ -31,6 +32,7 @@ mod affinity;
 mod explain;
 mod hash;
 mod latency;
+mod load;
 mod nodes;
 mod outlier;
 mod parts;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use evener_model::{Health, JobCounts, NodeId, NodeSpec, Report, Time};
 
 use crate::latency::Latency;
+use crate::load::{Loads, Telling};
 use crate::outlier::Conduct;
 
 /// What stands for 1 in fractions of weights and scores.
@@ -16,16 +17,6 @@ pub(crate) const UNIT: u32 = 256;
 const REPORT_AHEAD_MAX: Duration = Duration::from_secs(1);
 /// No load is above this: a node with so much is as bad as one with more.
 const LOAD_MAX: f32 = 1e6;
-/// What a job adds to a node's load is between these, whatever nodes say.
-const LOAD_PER_JOB: (f64, f64) = (1e-4, 16.0);
-/// Fewer jobs than this in the mean are none.
-const JOBS_MIN: f64 = 0.01;
-/// What it is taken for where no node has said anything.
-const LOAD_PER_JOB_UNKNOWN: f64 = 1.0 / 16.0;
-/// Reports over which that is taken.
-const TOIL_REPORTS: f64 = 64.0;
-/// From here on jobs may wait, and what each of them makes is not seen.
-const LOAD_SATURATED: f64 = 0.98;
 /// More dispatchers than this are taken for this many.
 const DISPATCHERS_MAX: f64 = 1024.0;
 
@@ -68,8 +59,6 @@ pub(crate) struct Record {
     pub(crate) believed: bool,
     /// The jobs in flight here when it said so.
     pub(crate) own_then: u32,
-    /// The part of the reported load that the jobs of all dispatchers do not explain.
-    load_unexplained: f64,
 }
 
 impl Record {
@@ -86,7 +75,6 @@ impl Record {
             report: None,
             believed: false,
             own_then: 0,
-            load_unexplained: 0.0,
         }
     }
 
@@ -133,86 +121,6 @@ impl Record {
     }
 }
 
-/// Means over nodes of loads, and of the jobs that made them, for a weight of 1.
-///
-/// Of nodes one by one it would not be safe: a node that seems to take jobs lightly gets more of them, until its
-/// load cannot show any more what they cost.
-#[derive(Clone, Copy, Debug, Default)]
-struct Toil {
-    load: f64,
-    /// Own jobs in flight at reports, and those that ended between them.
-    in_flight: f64,
-    ended: f64,
-    /// Jobs of all dispatchers that nodes end in a second, and the load of the reports that said so.
-    rate: f64,
-    rate_load: f64,
-    /// Reports taken, up to [`TOIL_REPORTS`].
-    reports: f64,
-}
-
-impl Toil {
-    fn feed(&mut self, load: f64, in_flight: f64, ended: f64, rate: Option<f64>) {
-        self.reports = (self.reports + 1.0).min(TOIL_REPORTS);
-        self.load += (load - self.load) / self.reports;
-        self.in_flight += (in_flight - self.in_flight) / self.reports;
-        self.ended += (ended - self.ended) / self.reports;
-        if let Some(rate) = rate {
-            self.rate += (rate - self.rate) / self.reports;
-            self.rate_load += (load - self.rate_load) / self.reports;
-        }
-    }
-
-    /// What jobs make of the load of a node of weight 1; `None` if there were hardly any.
-    fn cost(&self) -> Option<Cost> {
-        let (min, max) = LOAD_PER_JOB;
-        let of = |jobs: f64| (self.load / jobs.max(JOBS_MIN)).clamp(min, max);
-        let all = self.in_flight + self.ended;
-        (all > JOBS_MIN).then(|| Cost { come: of(all), here: of(self.in_flight) })
-    }
-
-    /// What a node of weight 1 should have as its load that ends so many jobs a second, or if it does not say, that
-    /// has or has ended so many own jobs.
-    fn explained(&self, rate: Option<f64>, own: f64) -> f64 {
-        match rate {
-            Some(rate) if self.rate > 0.0 => self.rate_load / self.rate * rate,
-            _ => self.cost().map_or(0.0, |cost| cost.come * own),
-        }
-    }
-}
-
-/// What an own job stands for of a node's load, with those that other dispatchers place when this one does: they
-/// see what is seen here.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cost {
-    /// A job that comes, until the next report.
-    pub(crate) come: f64,
-    /// A job in flight. The same or more: several come, one after the other, while one place is taken.
-    pub(crate) here: f64,
-}
-
-/// What became of own jobs on a node since its last report was measured.
-#[derive(Clone, Copy, Debug, Default)]
-struct Since {
-    picked: f32,
-    ended: f32,
-    /// Own picks between that report and the one before, and the time between.
-    picked_before: f32,
-    interval_nanos: f32,
-}
-
-impl Since {
-    /// Own picks in as long a time as is between reports, up to now.
-    fn picks(&self, elapsed_nanos: f32) -> f64 {
-        let passed = elapsed_nanos / self.interval_nanos.max(1.0);
-        // A node whose report is new, or overdue, must not look better or worse for that.
-        f64::from(if passed < 1.0 {
-            self.picked + self.picked_before * (1.0 - passed)
-        } else {
-            self.picked / passed
-        })
-    }
-}
-
 /// The nodes, by id. Members are those that may be picked now.
 #[derive(Debug)]
 pub(crate) struct Nodes {
@@ -221,10 +129,10 @@ pub(crate) struct Nodes {
     records: Vec<Option<Record>>,
     known: Vec<NodeId>,
     members: Vec<NodeId>,
-    since: Vec<Since>,
     /// Latency over all nodes: what is assumed of a node that has shown none.
     pub(crate) typical: Latency,
-    toil: Toil,
+    /// What nodes report as their loads, for policies that go by them.
+    pub(crate) loads: Loads,
 }
 
 impl Nodes {
@@ -235,9 +143,8 @@ impl Nodes {
             records: Vec::new(),
             known: Vec::new(),
             members: Vec::new(),
-            since: Vec::new(),
             typical: Latency::default(),
-            toil: Toil::default(),
+            loads: Loads::new(),
         }
     }
 
@@ -316,59 +223,24 @@ impl Nodes {
             return false;
         }
         let Some(report) = record.report else { return false };
-        // Of what happened since the last report, this one has not seen what happened since it was measured.
-        let since = &mut self.since[node.index()];
-        let whole = now.since(before.unwrap_or(report.measured_at)).as_nanos() as f32;
-        let unseen = now.since(report.measured_at).as_nanos() as f32;
-        let unseen = if whole > unseen { unseen / whole } else { 1.0 };
-        let (own, ended) = (f64::from(record.own_then), f64::from(since.ended * (1.0 - unseen)));
-        (since.picked_before, since.interval_nanos) = (since.picked * (1.0 - unseen), whole * (1.0 - unseen));
-        (since.picked, since.ended) = (since.picked * unseen, since.ended * unseen);
-        if let Some(load) = report.load.map(f64::from) {
-            let weight = f64::from(record.spec.weight.value().max(1));
-            let rate = report.jobs_per_s.map(f64::from);
-            if load < LOAD_SATURATED {
-                self.toil.feed(load * weight, own, ended, rate);
-            }
-            record.load_unexplained = (load - self.toil.explained(rate, own + ended) / weight).max(0.0);
-        }
+        let telling = Telling {
+            weight: record.spec.weight.value(),
+            measured_at: report.measured_at,
+            measured_before: before,
+            load: report.load,
+            jobs_per_s: report.jobs_per_s,
+            own: record.own_then,
+        };
+        self.loads.told(now, node, &telling);
         true
     }
 
-    /// A job was placed on a node.
-    #[inline]
-    pub(crate) fn picked(&mut self, node: NodeId) {
-        self.since[node.index()].picked += 1.0;
-    }
-
-    /// A job of a node ended.
-    #[inline]
-    pub(crate) fn ended(&mut self, node: NodeId) {
-        if let Some(since) = self.since.get_mut(node.index()) {
-            since.ended += 1.0;
+    /// A node's report is believed no longer.
+    pub(crate) fn disbelieve(&mut self, node: NodeId) {
+        if let Some(record) = self.record_mut(node) {
+            record.believed = false;
+            self.loads.forget(node);
         }
-    }
-
-    /// What own jobs make of the node's load, by what nodes reported so far.
-    #[inline]
-    pub(crate) fn cost(&self, node: NodeId) -> Cost {
-        let unknown = Cost { come: LOAD_PER_JOB_UNKNOWN, here: LOAD_PER_JOB_UNKNOWN };
-        let Cost { come, here } = self.toil.cost().unwrap_or(unknown);
-        let weight = f64::from(self.standing(node).weight.max(1));
-        Cost { come: come / weight, here: here / weight }
-    }
-
-    /// The part of the node's load that jobs do not explain, and what those make of it that have come here in the time
-    /// between two reports. `None` if it reports none.
-    #[inline]
-    pub(crate) fn load_to_come(&self, node: NodeId, cost: Cost, now: Time) -> Option<f64> {
-        let record = self.record(node).filter(|record| record.believed)?;
-        let report = record.report.as_ref()?;
-        report.load?;
-        let elapsed = now.since(report.measured_at).as_nanos() as f32;
-        // In whole jobs: differences that are smaller are chance, and dispatchers that all go by them go together.
-        let unexplained = (record.load_unexplained / cost.come) as u64 as f64;
-        Some(cost.come * (unexplained + self.since[node.index()].picks(elapsed)))
     }
 
     /// Dispatchers that place jobs on these nodes and share no counts, this one included: as many as `known`, or if
@@ -412,10 +284,9 @@ impl Nodes {
         if self.records.len() <= node.index() {
             self.records.resize(node.index() + 1, None);
             self.standings.resize(node.index() + 1, Standing::default());
-            self.since.resize(node.index() + 1, Since::default());
         }
         self.records[node.index()] = Some(record);
-        self.since[node.index()] = Since::default();
+        self.loads.add(node);
         if let Err(place) = self.known.binary_search(&node) {
             self.known.insert(place, node);
         }

@@ -124,7 +124,7 @@ impl Scheduler {
             Event::Report { node, report } => self.report(now, node, report),
             Event::Finish { node, outcome, latency } => {
                 self.nodes.release(node);
-                self.nodes.ended(node);
+                self.nodes.loads.ended(node);
                 self.finish(now, node, outcome, latency);
             }
         }
@@ -177,7 +177,7 @@ impl Scheduler {
                 let weight = self.nodes.standing(node).weight;
                 pick.placement.include(Candidate { node, jobs, weight, score: f32::NAN, latency: None });
                 pick.placement.choice = Ok(node);
-                self.nodes.picked(node);
+                self.nodes.loads.picked(node);
                 self.algorithm.placed(&self.nodes, node, now);
                 return Ok(node);
             }
@@ -298,7 +298,9 @@ impl Scheduler {
             record.warming_since =
                 record.warming_since.filter(|since| slow_start::ramp(*since, now, slow_start).is_some());
             let expired = record.report_until(expiry).is_some_and(|until| until <= now);
-            record.believed &= !expired;
+            if expired {
+                self.nodes.disbelieve(node);
+            }
             self.settle(now, node);
             if expired {
                 self.algorithm.reported(&self.nodes, node, now);

@@ -25,11 +25,8 @@ pub(crate) struct Reported;
 ///
 /// Load: of what the node reported, that which jobs do not explain; k for each pick in as long a time as is between
 /// reports, up to now; and l for each job in flight. So a pick adds to the load, the end of a job takes away what it
-/// took up, and a report replaces what it has seen.
-///
-/// What jobs explain: as much load as nodes have for so many jobs a second in the mean, for the node's weight; where
-/// that is not reported, k for each own job that was there then or had ended since the report before. So a slow node,
-/// or one that has other work, has load that is not explained.
+/// took up, and a report replaces what it has seen. A slow node, or one that has other work, has load that is not
+/// explained: see [`Loads`](crate::load::Loads::told).
 ///
 /// k and l are found out over all nodes: the mean load over the mean of own jobs that were there at reports or ended
 /// between them, and over the mean of those that were there. They are larger where other dispatchers pick too, for
@@ -79,20 +76,20 @@ impl Measure for Artificial {
 
 /// A score with the job to come.
 fn with_job(nodes: &Nodes, node: NodeId, rank: Rank) -> f64 {
-    f64::from_bits(rank.number) + nodes.cost(node).here
+    f64::from_bits(rank.number) + nodes.loads.of_a_job(nodes.standing(node).weight)
 }
 
 fn score(nodes: &Nodes, node: NodeId, jobs: u32, now: Time, artificial: bool) -> Rank {
-    let handicap = f64::from(nodes.standing(node).handicap) / f64::from(UNIT);
-    let cost = nodes.cost(node);
-    let here = cost.here * f64::from(jobs);
+    let standing = nodes.standing(node);
+    let handicap = f64::from(standing.handicap) * (1.0 / f64::from(UNIT));
     let load = if artificial {
-        nodes.load_to_come(node, cost, now).unwrap_or(0.0) + here
+        nodes.loads.expected(node, standing.weight, jobs, now)
     } else {
-        nodes.report(node).and_then(|report| report.load).map_or(here, f64::from)
+        let told = nodes.report(node).and_then(|report| report.load);
+        told.map_or_else(|| nodes.loads.of_a_job(standing.weight) * f64::from(jobs), f64::from)
     };
     // In this order, so that equal loads without a handicap stay equal.
-    Rank::real(load * handicap + cost.here * (handicap - 1.0))
+    Rank::real(load * handicap + nodes.loads.of_a_job(standing.weight) * (handicap - 1.0))
 }
 
 impl Among {

@@ -1,0 +1,198 @@
+//! Loads that nodes report, corrected by what is known here.
+
+use evener_model::{NodeId, Time};
+
+/// What a job adds to a node's load is between these, whatever nodes say.
+const PER_JOB: (f64, f64) = (1e-4, 16.0);
+/// What it is taken for where no node has said anything.
+const PER_JOB_UNKNOWN: Cost = Cost { come: 1.0 / 16.0, here: 1.0 / 16.0 };
+/// Fewer jobs than this in the mean are none.
+const JOBS_MIN: f64 = 0.01;
+/// Reports over which means are taken.
+const REPORTS: f64 = 64.0;
+/// From here on jobs may wait, and what each of them makes is not seen.
+const SATURATED: f64 = 0.98;
+/// No load is not explained by more jobs than this.
+const UNEXPLAINED_MAX: f64 = 1e6;
+
+/// The loads of all nodes, and what jobs make of them.
+#[derive(Debug)]
+pub(crate) struct Loads {
+    means: Means,
+    cost: Cost,
+    nodes: Vec<Load>,
+}
+
+/// What a pick reads of a node's load: 32 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    measured_at_nanos: u64,
+    /// What of the load jobs do not explain, in jobs that come; below 0 if no load is known.
+    unexplained: f32,
+    /// Own picks, and own jobs that ended, since it was measured.
+    picked: f32,
+    ended: f32,
+    /// Own picks between that report and the one before, and 1 / the time between in nanoseconds.
+    picked_before: f32,
+    per_interval: f32,
+}
+
+impl Load {
+    const UNKNOWN: Load = Load {
+        measured_at_nanos: 0,
+        unexplained: -1.0,
+        picked: 0.0,
+        ended: 0.0,
+        picked_before: 0.0,
+        per_interval: 0.0,
+    };
+
+    /// Own picks in as long a time as is between reports, up to now: a node whose report is new, or overdue, must not
+    /// look better or worse for that.
+    #[inline]
+    fn picks(&self, now: Time) -> f32 {
+        let passed = now.as_nanos().saturating_sub(self.measured_at_nanos) as f32 * self.per_interval;
+        if passed < 1.0 { self.picked + self.picked_before * (1.0 - passed) } else { self.picked / passed }
+    }
+}
+
+/// What an own job stands for of the load of a node of weight 1, with those that other dispatchers place when this one
+/// does: they see what is seen here.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    /// A job that comes, until the next report.
+    come: f64,
+    /// A job in flight. The same or more: several come, one after the other, while one place is taken.
+    here: f64,
+}
+
+/// What a report says of a node's load, and what is known here.
+pub(crate) struct Telling {
+    pub(crate) weight: u32,
+    /// When it was measured, and when the report before was.
+    pub(crate) measured_at: Time,
+    pub(crate) measured_before: Option<Time>,
+    pub(crate) load: Option<f32>,
+    pub(crate) jobs_per_s: Option<f32>,
+    /// Own jobs in flight.
+    pub(crate) own: u32,
+}
+
+/// Means over nodes of loads, and of the jobs that made them, for a weight of 1.
+///
+/// Of nodes one by one it would not be safe: a node that seems to take jobs lightly gets more of them, until its
+/// load cannot show any more what they cost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Means {
+    load: f64,
+    /// Own jobs in flight at reports, and those that ended between them.
+    in_flight: f64,
+    ended: f64,
+    /// Jobs of all dispatchers that nodes end in a second, and the load of the reports that said so.
+    rate: f64,
+    rate_load: f64,
+    /// Reports taken, up to [`REPORTS`].
+    reports: f64,
+}
+
+impl Means {
+    fn feed(&mut self, load: f64, in_flight: f64, ended: f64, rate: Option<f64>) {
+        self.reports = (self.reports + 1.0).min(REPORTS);
+        self.load += (load - self.load) / self.reports;
+        self.in_flight += (in_flight - self.in_flight) / self.reports;
+        self.ended += (ended - self.ended) / self.reports;
+        if let Some(rate) = rate {
+            self.rate += (rate - self.rate) / self.reports;
+            self.rate_load += (load - self.rate_load) / self.reports;
+        }
+    }
+
+    fn cost(&self) -> Cost {
+        let (min, max) = PER_JOB;
+        let of = |jobs: f64| (self.load / jobs.max(JOBS_MIN)).clamp(min, max);
+        let all = self.in_flight + self.ended;
+        if all > JOBS_MIN { Cost { come: of(all), here: of(self.in_flight) } } else { PER_JOB_UNKNOWN }
+    }
+}
+
+impl Loads {
+    pub(crate) fn new() -> Loads {
+        Loads { means: Means::default(), cost: PER_JOB_UNKNOWN, nodes: Vec::new() }
+    }
+
+    /// Takes room for a node, of which nothing is known.
+    pub(crate) fn add(&mut self, node: NodeId) {
+        if self.nodes.len() <= node.index() {
+            self.nodes.resize(node.index() + 1, Load::UNKNOWN);
+        }
+        self.nodes[node.index()] = Load::UNKNOWN;
+    }
+
+    /// A job was placed on a node.
+    #[inline]
+    pub(crate) fn picked(&mut self, node: NodeId) {
+        self.nodes[node.index()].picked += 1.0;
+    }
+
+    /// A job of a node ended.
+    #[inline]
+    pub(crate) fn ended(&mut self, node: NodeId) {
+        if let Some(load) = self.nodes.get_mut(node.index()) {
+            load.ended += 1.0;
+        }
+    }
+
+    /// A node's load is believed no longer.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.nodes[node.index()].unexplained = -1.0;
+    }
+
+    /// Takes what a node says.
+    ///
+    /// Jobs explain as much of its load as nodes have in the mean that end so many jobs a second, by weight; or if it
+    /// does not say how many, as own jobs make that were there or had ended since the report before.
+    pub(crate) fn told(&mut self, now: Time, node: NodeId, telling: &Telling) {
+        let known = &mut self.nodes[node.index()];
+        // Of what happened since the last report, this one has not seen what happened since it was measured.
+        let whole = now.since(telling.measured_before.unwrap_or(telling.measured_at)).as_nanos() as f32;
+        let after = now.since(telling.measured_at).as_nanos() as f32;
+        let unseen = if whole > after { after / whole } else { 1.0 };
+        let (own, ended) = (f64::from(telling.own), f64::from(known.ended * (1.0 - unseen)));
+        known.measured_at_nanos = telling.measured_at.as_nanos();
+        known.picked_before = known.picked * (1.0 - unseen);
+        known.per_interval = 1.0 / (whole - after).max(1.0);
+        (known.picked, known.ended) = (known.picked * unseen, known.ended * unseen);
+        known.unexplained = -1.0;
+        let Some(load) = telling.load.map(f64::from) else { return };
+
+        let weight = f64::from(telling.weight.max(1));
+        let rate = telling.jobs_per_s.map(f64::from);
+        if load < SATURATED {
+            self.means.feed(load * weight, own, ended, rate);
+            self.cost = self.means.cost();
+        }
+        let explained = match rate {
+            Some(rate) if self.means.rate > 0.0 => self.means.rate_load / self.means.rate * rate,
+            _ => self.cost.come * (own + ended),
+        };
+        // In whole jobs: differences that are smaller are chance, and dispatchers that all go by them go together.
+        let jobs = ((load * weight - explained) / self.cost.come).clamp(0.0, UNEXPLAINED_MAX);
+        known.unexplained = jobs as u32 as f32;
+    }
+
+    /// The load of a node with so many own jobs in flight: what jobs do not explain of its report; what those make of
+    /// it that came in the time between two reports, up to now; and what those make that are in flight. Only
+    /// the last if it reports no load.
+    #[inline]
+    pub(crate) fn expected(&self, node: NodeId, weight: u32, jobs: u32, now: Time) -> f64 {
+        let load = &self.nodes[node.index()];
+        let come = if load.unexplained < 0.0 { 0.0 } else { f64::from(load.unexplained + load.picks(now)) };
+        (self.cost.come * come + self.cost.here * f64::from(jobs)) / f64::from(weight.max(1))
+    }
+
+    /// What a job in flight makes of the load of a node of that weight.
+    #[inline]
+    pub(crate) fn of_a_job(&self, weight: u32) -> f64 {
+        self.cost.here / f64::from(weight.max(1))
+    }
+}
