@@ -22,6 +22,8 @@ const JOBS_MAX: f64 = 1e9;
 const SIGNALS_MAX: f64 = 5e9;
 /// Jobs that may pile up; they take some gigabytes.
 const BACKLOG_MAX: f64 = 2e7;
+/// Jobs in a high and a low time together at the least.
+const JOBS_A_CYCLE_MIN: f64 = 1e-6;
 /// Clients of a closed system at the most.
 const CLIENTS_MAX: u32 = 1_000_000;
 /// How deep mixes may hold mixes.
@@ -171,6 +173,12 @@ impl Scenario {
             let message = format!("a run would have {} jobs; {JOBS_MAX:e} is the limit", roughly(jobs));
             findings.error("duration", message, "lower the rate or the duration");
         }
+        let attempts = jobs * (2.0 + f64::from(self.patience.retries));
+        if attempts * self.costs.pick.as_secs_f64() > 10.0 * TIME_MAX.as_secs_f64() {
+            let message =
+                format!("picks would take {:?} each, and there are {}", self.costs.pick, roughly(attempts));
+            findings.error("costs.pick", message, "a pick takes microseconds");
+        }
         // A run goes on for a while after the last job came, see `World::run`.
         let seconds = 3.0 * self.duration.as_secs_f64() + 60.0;
         let nodes: f64 = self.nodes.iter().map(|group| f64::from(group.count)).sum();
@@ -191,6 +199,10 @@ impl Scenario {
         if let Some(transfer) = &self.transfer {
             amounts.push(("transfer.information", every(transfer.information) * nodes));
             amounts.push(("transfer.activation", every(transfer.activation)));
+        }
+        if let Arrivals::OnOff { on, off, .. } = self.arrivals {
+            let turns = self.duration.as_secs_f64() / (on + off).as_secs_f64();
+            amounts.push(("arrivals.on", 2.0 * turns));
         }
         if let Arrivals::Closed { clients, think } = self.arrivals {
             // Who is refused at once asks again after a millisecond at the earliest.
@@ -341,6 +353,15 @@ fn check_arrivals(arrivals: &Arrivals, findings: &mut Findings) {
                 );
                 findings.error("arrivals.peak", message, None);
             }
+            // The next job is sought from state to state.
+            let jobs_a_cycle = rate * (on.as_secs_f64() + off.as_secs_f64());
+            if *rate > 0.0 && jobs_a_cycle < JOBS_A_CYCLE_MIN {
+                let message = format!(
+                    "expected a job in a million turns of `on` and `off` at least, found {}",
+                    roughly(jobs_a_cycle)
+                );
+                findings.error("arrivals.rate", message, "make `on` and `off` longer");
+            }
         }
         Arrivals::Closed { clients, think } => {
             if *clients == 0 || *clients > CLIENTS_MAX {
@@ -405,7 +426,10 @@ fn check_size(size: &Size, path: &str, mixes_max: u32, findings: &mut Findings) 
         }
         Size::Empirical { ms } => {
             for (index, ms) in ms.iter().enumerate() {
-                findings.number(&key(&format!("ms[{index}]")), *ms, Above(0.0), TIME_MAX.as_secs_f64() * 1e3);
+                findings.number(&key(&format!("ms[{index}]")), *ms, From(0.0), TIME_MAX.as_secs_f64() * 1e3);
+            }
+            if ms.iter().all(|ms| *ms == 0.0) {
+                findings.error(key("ms"), "expected one time above 0 at least, found none", None);
             }
         }
     }

@@ -265,7 +265,11 @@ impl<'a> World<'a> {
             Event::Sample => {
                 let warm = self.now >= nanos(self.scenario.warm_up);
                 self.record.sample(self.nodes.iter().map(Node::jobs), warm);
-                self.queue.push(self.now + self.record.step_nanos(), Event::Sample);
+                // Of a short run samples are close: none may go on while jobs end, or fail to.
+                let next = self.now + self.record.step_nanos();
+                if next <= nanos(self.scenario.duration) {
+                    self.queue.push(next, Event::Sample);
+                }
             }
             Event::Warm => {
                 for node in &mut self.nodes {
