@@ -25,6 +25,8 @@ impl Server {
         let installed = Command::new(program("mariadb-install-db"))
             .arg("--no-defaults")
             .arg(format!("--datadir={}", data.display()))
+            // In a folder that they share, one that starts removes temporary tables of the other.
+            .arg(format!("--tmpdir={}", folder.path().display()))
             .args(["--auth-root-authentication-method=normal", "--skip-test-db", "--user=root"])
             .output()
             .expect("mariadb-install-db runs");
@@ -36,6 +38,7 @@ impl Server {
                 "--no-defaults".into(),
                 "--user=root".into(),
                 format!("--datadir={}", data.display()),
+                format!("--tmpdir={}", folder.display()),
                 format!("--init-file={}", first.display()),
                 format!("--socket={}", folder.join("socket").display()),
                 format!("--pid-file={}", folder.join("pid").display()),

@@ -1,10 +1,10 @@
 //! What `evener agent` finds out of real servers.
 
-use std::io::Write;
-use std::process::Output;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use evener_tests::director::evener;
+use evener_tests::director::{evener, program};
 use evener_tests::servers::Server;
 use evener_tests::wait_for;
 use serde_json::Value;
@@ -154,4 +154,40 @@ fn a_program_without_an_answer_takes_nothing_from_the_others() {
             .iter()
             .any(|failure| failure["source"] == "hangs" && failure["reason"] == "no answer within 1s")
     );
+}
+
+#[test]
+fn what_is_not_a_source_is_wrong_usage() {
+    let output = evener(&["agent", "--once", "--source", "memcache = \"127.0.0.1:11211\""]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("unknown field `memcache`, expected one of"), "{told}");
+    let output = run("[agent.cpu]\nfaktor = 1\n");
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("line 4, column 1") && told.contains("expected `factor` or `source`"), "{told}");
+}
+
+#[test]
+fn without_once_there_is_a_line_each_time_until_nobody_reads() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let sources = "[[agent.source]]\nservice = \"web\"\nprogram = { run = [\"/bin/echo\", \"jobs=3\"] }\n";
+    std::fs::write(file.path(), format!("[agent]\ninterval = \"50ms\"\n{sources}")).expect("written");
+    let mut agent = Command::new(program())
+        .args(["agent", "--json", "-c", file.path().to_str().expect("a plain path")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("evener runs");
+    let lines = BufReader::new(agent.stdout.take().expect("a pipe")).lines();
+    // The first may come before the program has answered.
+    let answered =
+        lines.take(100).map(|line| serde_json::from_str::<Value>(&line.expect("a line")).expect("JSON"));
+    let found =
+        answered.skip_while(|found| found["report"]["jobs"].is_null()).take(3).last().expect("an answer");
+    assert_eq!(
+        (&found["report"]["jobs"], &found["services"]["web"]["jobs"]),
+        (&Value::from(3), &Value::from(3))
+    );
+    let ended = wait_for("the agent to end", || agent.try_wait().expect("it is our child"));
+    assert!(ended.success(), "{ended}");
 }
