@@ -196,3 +196,80 @@ impl Loads {
         self.cost.here / f64::from(weight.max(1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const NODES: u32 = 4;
+
+    fn at(tenths: u64) -> Time {
+        Time::ZERO + Duration::from_millis(100 * tenths)
+    }
+
+    /// Ten picks a second of each node, each ended at once; nodes report every second, `load` of them that load.
+    fn loads(seconds: u64, load: impl Fn(u32) -> f32) -> Loads {
+        let mut loads = Loads::new();
+        (0..NODES).for_each(|node| loads.add(NodeId(node)));
+        for tenth in 1..=10 * seconds {
+            for node in (0..NODES).map(NodeId) {
+                loads.picked(node);
+                loads.ended(node);
+                if tenth % 10 == 0 {
+                    let measured_before = (tenth > 10).then(|| at(tenth - 10));
+                    let load = Some(load(node.0));
+                    let measured_at = at(tenth);
+                    let telling =
+                        Telling { weight: 1, measured_at, measured_before, load, jobs_per_s: None, own: 0 };
+                    loads.told(at(tenth), node, &telling);
+                }
+            }
+        }
+        loads
+    }
+
+    #[test]
+    fn a_load_that_jobs_explain_is_that_of_the_jobs() {
+        let loads = loads(30, |_| 0.5);
+        // Ten jobs a second make a half, whenever one looks.
+        for later in 0..5 {
+            let load = loads.expected(NodeId(0), 1, 0, at(300 + later));
+            let expected = 0.5 - 0.05 * later as f64;
+            assert!((load - expected).abs() < 0.01, "{load}");
+        }
+    }
+
+    #[test]
+    fn other_work_shows() {
+        let loads = loads(30, |node| if node == 3 { 0.9 } else { 0.3 });
+        let [one, other] = [0, 3].map(|node| loads.expected(NodeId(node), 1, 0, at(300)));
+        assert!(other > one + 0.3, "{one} {other}");
+    }
+
+    #[test]
+    fn full_nodes_do_not_teach_what_jobs_cost() {
+        let [some, more] = [0.5, 1.0].map(|load| loads(30, move |node| if node == 0 { load } else { 0.5 }));
+        assert!((some.of_a_job(1) - more.of_a_job(1)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_report_that_is_late_is_corrected_for_less() {
+        let mut loads = loads(30, |_| 0.5);
+        // Ten picks since, of which the report, half a second old, has seen five.
+        (0..10).for_each(|_| loads.picked(NodeId(0)));
+        let telling = Telling {
+            weight: 1,
+            measured_at: at(305),
+            measured_before: Some(at(300)),
+            load: Some(0.5),
+            jobs_per_s: None,
+            own: 0,
+        };
+        loads.told(at(310), NodeId(0), &telling);
+        assert_eq!(loads.nodes[0].picked, 5.0);
+        loads.forget(NodeId(0));
+        assert_eq!(loads.expected(NodeId(0), 1, 0, at(310)), 0.0);
+    }
+}

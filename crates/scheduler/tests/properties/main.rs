@@ -5,3 +5,4 @@ mod counts;
 mod hashes;
 mod pool;
 mod proportions;
+mod reports;
