@@ -211,12 +211,7 @@ impl Sum {
     }
 
     fn miss(&mut self, says: &Answer) {
-        let missed = &mut self.missed;
-        join(&mut missed.jobs, says.jobs, u32::max);
-        join(&mut missed.credits, says.credits, u32::max);
-        join(&mut missed.jobs_per_s, says.jobs_per_s, f32::max);
-        join(&mut missed.errors_per_s, says.errors_per_s, f32::max);
-        join(&mut missed.latency, says.latency, Duration::max);
+        widen(&mut self.missed, says);
     }
 
     fn put_into(self, report: &mut Report) {
@@ -227,6 +222,17 @@ impl Sum {
         report.errors_per_s = said.errors_per_s.filter(|_| missed.errors_per_s.is_none());
         report.latency = said.latency.filter(|_| missed.latency.is_none());
     }
+}
+
+/// Adds the fields of one answer to those of another. What they hold does not matter.
+fn widen(says: &mut Answer, other: &Answer) {
+    says.jobs = says.jobs.or(other.jobs);
+    says.load = says.load.or(other.load);
+    says.health = says.health.or(other.health);
+    says.credits = says.credits.or(other.credits);
+    says.jobs_per_s = says.jobs_per_s.or(other.jobs_per_s);
+    says.errors_per_s = says.errors_per_s.or(other.errors_per_s);
+    says.latency = says.latency.or(other.latency);
 }
 
 fn join<T: Copy>(place: &mut Option<T>, value: Option<T>, how: impl FnOnce(T, T) -> T) {
@@ -256,7 +262,7 @@ struct Said {
     answer: Option<(Time, Answer)>,
     /// Why there was none to the last question.
     failure: Option<Wrong>,
-    /// What it says, when it says anything.
+    /// The fields that it has ever said, and those that its kind says.
     says: Answer,
 }
 
@@ -339,7 +345,7 @@ async fn ask_for_ever(
             heard.asked_at = Some(now);
             heard.failure = result.as_ref().err().cloned();
             if let Ok(answer) = result {
-                heard.says = answer;
+                widen(&mut heard.says, &answer);
                 heard.answer = Some((now, answer));
             }
         });

@@ -19,7 +19,7 @@ use crate::measure::Answer;
 use crate::measure::answer::{Field, Rate};
 use crate::measure::prometheus::Selector;
 use crate::measure::servers::StubStatus;
-use crate::settings::{Ask, Pointer};
+use crate::settings::{Ask, Factor, Pointer};
 
 /// Pages may be so long: metrics of large servers have a MiB and more.
 const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -32,8 +32,8 @@ pub(crate) enum Asker {
     Redis(redis::Redis),
     Memcached(memcached::Memcached),
     Nginx { page: http::Page, requests: Rate },
-    Json { page: http::Page, pointer: Pointer, says: Field, scale: f64 },
-    Prometheus { page: http::Page, metric: Selector, says: Field, scale: f64 },
+    Json { page: http::Page, pointer: Pointer, number: Number },
+    Prometheus { page: http::Page, metric: Selector, number: Number },
     Program(program::Program),
 }
 
@@ -48,14 +48,12 @@ impl Asker {
             Ask::Json(settings) => Asker::Json {
                 page: http::Page::new(&settings.url),
                 pointer: settings.pointer.clone(),
-                says: settings.says,
-                scale: settings.scale.value(),
+                number: Number::new(settings.says, settings.rate, settings.scale),
             },
             Ask::Prometheus(settings) => Asker::Prometheus {
                 page: http::Page::new(&settings.url),
                 metric: settings.metric.clone(),
-                says: settings.says,
-                scale: settings.scale.value(),
+                number: Number::new(settings.says, settings.rate, settings.scale),
             },
             Ask::Program(settings) => Asker::Program(program::Program::new(settings)),
         }
@@ -65,8 +63,8 @@ impl Asker {
     pub(crate) fn says(&self) -> Answer {
         let jobs = Answer { jobs: Some(0), ..Answer::default() };
         match self {
-            Asker::Json { says, .. } | Asker::Prometheus { says, .. } => {
-                Answer::of(*says, 0.0).unwrap_or_default()
+            Asker::Json { number, .. } | Asker::Prometheus { number, .. } => {
+                Answer::of(number.says, 0.0).unwrap_or_default()
             }
             Asker::Program(_) => Answer::default(),
             _ => jobs,
@@ -89,25 +87,52 @@ impl Asker {
                 let jobs_per_s = requests.look(now, status.requests);
                 Ok(Answer { jobs: Some(count(status.jobs())), jobs_per_s, ..Answer::default() })
             }
-            Asker::Json { page, pointer, says, scale } => {
+            Asker::Json { page, pointer, number } => {
                 let page = page.get(PAGE_BYTES_MAX).await?;
                 let document: serde_json::Value =
                     serde_json::from_slice(&page).map_err(|error| format!("not JSON: {error}"))?;
                 let found = document.pointer(pointer.as_str());
-                let number = found.and_then(serde_json::Value::as_f64).ok_or_else(|| match found {
+                let value = found.and_then(serde_json::Value::as_f64).ok_or_else(|| match found {
                     None => format!("nothing at {}", pointer.as_str()),
                     Some(_) => format!("no number at {}", pointer.as_str()),
                 })?;
-                Answer::of(*says, number * *scale).map_err(|error| error.to_string())
+                number.answer(now, value)
             }
-            Asker::Prometheus { page, metric, says, scale } => {
+            Asker::Prometheus { page, metric, number } => {
                 let page = page.get(PAGE_BYTES_MAX).await?;
                 let text = std::str::from_utf8(&page).map_err(|_| "metrics that are not UTF-8".to_owned())?;
-                let sum = metric.sum(text).map_err(|error| error.to_string())?;
-                Answer::of(*says, sum * *scale).map_err(|error| error.to_string())
+                number.answer(now, metric.sum(text).map_err(|error| error.to_string())?)
             }
             Asker::Program(program) => program.ask().await,
         }
+    }
+}
+
+/// What a number on a page says.
+#[derive(Debug)]
+pub(crate) struct Number {
+    says: Field,
+    /// Of a number that counts up.
+    rate: Option<Rate>,
+    scale: f64,
+}
+
+impl Number {
+    fn new(says: Field, is_rate: bool, scale: Factor) -> Number {
+        Number { says, rate: is_rate.then(Rate::default), scale: scale.value() }
+    }
+
+    /// A rate says nothing at first: it needs two numbers.
+    fn answer(&mut self, now: Time, value: f64) -> Result<Answer, String> {
+        let value = match &mut self.rate {
+            None => value,
+            // Counters are whole numbers at least 0, and the cast saturates.
+            Some(rate) => match rate.look(now, value as u64) {
+                Some(rate) => f64::from(rate),
+                None => return Ok(Answer::default()),
+            },
+        };
+        Answer::of(self.says, value * self.scale).map_err(|error| error.to_string())
     }
 }
 

@@ -104,6 +104,23 @@ async fn pages_are_read_for_what_they_say() {
 }
 
 #[tokio::test]
+async fn a_number_that_counts_up_says_how_fast() {
+    let body = "content-length: 8\r\n\r\n";
+    let pages = ["total 5\n", "total 25", "total 3\n"].map(|text| format!("HTTP/1.1 200 OK\r\n{body}{text}"));
+    let [first, second, third] = pages.map(|page| &*page.leak());
+    let address = server(Box::leak(Box::new([first, second, third]))).await;
+    let mut metric = asker(&format!(
+        "prometheus = {{ url = \"http://{address}/\", metric = \"total\", says = \"jobs-per-s\", rate = true, scale = 0.5 }}"
+    ));
+    let mut rates = Vec::new();
+    for second in [0, 2, 3] {
+        let answer = metric.ask(Time::ZERO + Duration::from_secs(second)).await.expect("an answer");
+        rates.push(answer.jobs_per_s);
+    }
+    assert_eq!(rates, [None, Some(5.0), None], "none at first, and none after it began anew");
+}
+
+#[tokio::test]
 async fn connections_of_a_port_are_counted() {
     for host in ["127.0.0.1:0", "[::1]:0"] {
         // A machine may have no IPv6.

@@ -98,6 +98,9 @@ pub struct Json {
     /// What it says.
     #[serde(default = "jobs")]
     pub says: Field,
+    /// Whether it counts up, and says by how much it rises in a second.
+    #[serde(default)]
+    pub rate: bool,
     /// By what it is multiplied.
     #[serde(default)]
     pub scale: Factor,
@@ -115,6 +118,9 @@ pub struct Prometheus {
     /// What it says.
     #[serde(default = "jobs")]
     pub says: Field,
+    /// Whether it counts up, and says by how much it rises in a second.
+    #[serde(default)]
+    pub rate: bool,
     /// By what it is multiplied.
     #[serde(default)]
     pub scale: Factor,
