@@ -266,14 +266,12 @@ fn table_row(workload: &Workload, algorithm: Algorithm, column: usize, measured:
         let note = "the paper gave up; kept up is: at most a second of arrivals is left at the end of a run";
         return subject("runs that keep up", "share").compare(0.0, &measured[KEEPS_UP], 0.5, note);
     }
-    // The paper's figure is one run, on machines and through daemons of which it says little.
-    let tolerance = 0.1 * ours.mean() + ours.reach_of_one();
-    let note =
-        "10 % for what the paper does not say of its machines, and how far one run of 300 s strays (95 %)";
-    subject("mean response", "ms").compare(paper, ours, tolerance, note)
+    let row = subject("mean response", "ms").compare(paper, ours, tolerance(ours, paper), TOLERANCE);
+    let at_the_edge = algorithm == Algorithm::LeastLoaded && RATES[column] == 320;
+    row.unless_known(at_the_edge, "at the edge of what LL carries: the few runs that are lost make the mean")
 }
 
-/// How far a figure in ms may be off.
+/// How far a figure in ms may be off: the paper's is one run, on machines and through daemons of which it says little.
 fn tolerance(ours: &Sample, paper: f64) -> f64 {
     (0.1 * ours.mean() + ours.reach_of_one()).min(0.5 * paper)
 }
@@ -396,7 +394,7 @@ fn figure_rows(figure: &Figure, sizes: &[u32], of: &Capacities<'_>, at_limit: Op
         Some(one.with(&two, |one, two| (one / two - 1.0) * 100.0))
     };
     let (ct, ll, n) = (Algorithm::ShortestQueue, Algorithm::LeastLoaded, Algorithm::Nearest);
-    let lighter = "the sign at the 95th percentile and the order of the gains hold, not their size: see docs/reproduction.md";
+    let why = "N's tail is heavier here, at the same mean: see docs/reproduction.md";
     if let Some(ours) = gain((16, n), (16, ct)) {
         let sign = "the text gives only the sign";
         let points = "10 points: each of two capacities is known to 5 %";
@@ -410,7 +408,7 @@ fn figure_rows(figure: &Figure, sizes: &[u32], of: &Capacities<'_>, at_limit: Op
                     sign,
                 ),
             }
-            .unless_known(number > 5, lighter),
+            .unless_known(number > 5, why),
         );
     }
     if let Some(ours) = gain((16, n), (16, ll)).filter(|_| number == 3) {
@@ -429,7 +427,7 @@ fn figure_rows(figure: &Figure, sizes: &[u32], of: &Capacities<'_>, at_limit: Op
         rows.push(
             subject("N-12-over-CT-16", "N's gain with 12 nodes over CT with 16", "%")
                 .compare(0.0, &ours, 10.0, points)
-                .unless_known(true, lighter),
+                .unless_known(true, why),
         );
     }
     rows
