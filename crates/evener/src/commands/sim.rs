@@ -1,6 +1,7 @@
 //! `evener sim`: compares policies on a simulated cluster.
 
 mod html;
+mod matrix;
 mod papers;
 mod progress;
 mod svg;
@@ -21,6 +22,7 @@ use evener_sim::{Experiment, Located, Overrides, Results, TraceFile};
 use serde::Serialize;
 
 use self::html::Part;
+use self::matrix::Matrix;
 use self::progress::ProgressLine;
 use super::sim_replay::{self, SimReplay};
 use crate::output::{self, Status};
@@ -44,6 +46,7 @@ const INTERRUPTED: i32 = 130;
   evener sim examples/sim/unequal.toml --quick
   evener sim my.toml --seeds 30 --html my.html
   evener sim --paper 003
+  evener sim examples/matrix/*.toml --all-policies --matrix matrix.md
   evener sim my.toml --json | jq '.experiments[0].points[0].policies[] | {policy, p99: .figures.p99_ms}'"
 )]
 pub(crate) struct Sim {
@@ -77,6 +80,12 @@ struct Compare {
     /// Print the results as JSON; of a paper, one object a row
     #[arg(long)]
     json: bool,
+    /// Compare all policies that do not go by keys, instead of those that the files name
+    #[arg(long, conflicts_with = "paper")]
+    all_policies: bool,
+    /// Write a table of all scenarios against all policies, in Markdown, and beside it a picture of it
+    #[arg(long, value_name = "FILE.md", requires = "all_policies")]
+    matrix: Option<PathBuf>,
     /// Write a page with plots and tables
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -124,7 +133,7 @@ impl Compare {
         // Nothing is worth keeping of a comparison that is not complete.
         let at_once = Arc::new(AtomicBool::new(true));
         signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGINT, INTERRUPTED, at_once)?;
-        if let Some(path) = &self.html {
+        for path in [&self.html, &self.matrix].into_iter().flatten() {
             // Better now than after the last run.
             writable(path)?;
         }
@@ -149,6 +158,16 @@ impl Compare {
                 parts.map(|(results, loaded)| Part { results, source: &loaded.source.text }).collect();
             fs::write(path, html::page(&parts)).with_context(|| path.display().to_string())?;
         }
+        if let Some(path) = &self.matrix {
+            let picture = path.with_extension("svg");
+            let picture_name = picture.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let matrix = Matrix::new(&all);
+            let command =
+                format!("evener sim SCENARIO… --all-policies --seeds {} --matrix", all[0].replications);
+            fs::write(path, matrix.markdown(&picture_name, &command))
+                .with_context(|| path.display().to_string())?;
+            fs::write(&picture, matrix.picture()).with_context(|| picture.display().to_string())?;
+        }
         Ok(Status::Done)
     }
 
@@ -166,6 +185,9 @@ impl Compare {
                     let warnings = located(&source, warnings);
                     if !warnings.is_empty() {
                         eprint!("{}", Errors::new(warnings).render_as_warnings(output::colour_on_stderr()));
+                    }
+                    if self.all_policies {
+                        experiment.contenders = matrix::contenders();
                     }
                     if experiment.name.is_empty() {
                         experiment.name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
