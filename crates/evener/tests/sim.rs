@@ -62,8 +62,8 @@ fn the_page_needs_nothing_else() {
     assert!(page.contains("<h1>&lt;b&gt;Names &amp; more</h1>"));
     assert!(!page.contains("<b>"));
     assert!(page.contains("prefers-color-scheme: dark"));
-    // Five curves (for p99.9 there are too few jobs), four comparisons and two plots over time at each of two loads.
-    assert_eq!(page.matches("role=\"img\"").count(), 5 + 2 * (4 + 2));
+    // Six curves (for p99.9 there are too few jobs), four comparisons and two plots over time at each of two loads.
+    assert_eq!(page.matches("role=\"img\"").count(), 6 + 2 * (4 + 2));
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     assert!(!page.contains("NaN"));
 }

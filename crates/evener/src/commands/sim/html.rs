@@ -14,8 +14,15 @@ const TIME_PLOTS_MAX: usize = 48;
 const TIMES_BEST_MAX: f64 = 20.0;
 
 /// The figures that have a plot over the load.
-const CURVES: [Measure; 6] =
-    [Measure::Mean, Measure::P50, Measure::P99, Measure::P999, Measure::Throughput, Measure::Imbalance];
+const CURVES: [Measure; 7] = [
+    Measure::Mean,
+    Measure::P50,
+    Measure::P99,
+    Measure::P999,
+    Measure::Throughput,
+    Measure::Imbalance,
+    Measure::Losses,
+];
 
 /// An experiment and the file it came from.
 pub(super) struct Part<'a> {
@@ -80,8 +87,10 @@ fn legend(out: &mut String, names: &[&str]) {
 
 /// Each figure against the load.
 fn curves(out: &mut String, results: &Results) {
-    out.push_str("<h2>Against the load</h2>\n<p class=\"note\">Bands are 95 % intervals. Times have a logarithmic scale; what leaves a plot at its \
-         upper end is more than 20 times the best.</p>\n");
+    out.push_str(
+        "<h2>Against the load</h2>\n<p class=\"note\">Bands are 95 % intervals over the seeds. Times have a logarithmic \
+         scale; what leaves a plot at its upper end is more than 20 times the best.</p>\n",
+    );
     out.push_str("<div class=\"plots\">\n");
     let loads: Option<Vec<f64>> = results.points.iter().map(|point| Some(point.load? * 100.0)).collect();
     let (xs, x_label) = match loads {
@@ -102,7 +111,8 @@ fn curves(out: &mut String, results: &Results) {
             })
             .filter(|series| !series.points.is_empty())
             .collect();
-        if series.is_empty() {
+        let is_zero = |line: &Series<'_>| line.points.iter().all(|(_, estimate)| estimate.mean == 0.0);
+        if series.is_empty() || (measure == Measure::Losses && series.iter().all(is_zero)) {
             continue;
         }
         let means = |series: &Series<'_>| {
@@ -134,7 +144,7 @@ fn comparisons(out: &mut String, results: &Results) {
     if results.points[0].policies.len() > 1 {
         let _ = writeln!(
             out,
-            "<p class=\"note\">Bars are 95 % intervals. All policies met the same jobs, so that differences are surer \
+            "<p class=\"note\">Bars are 95 % intervals over the seeds. All policies met the same jobs, so that differences are surer \
              than the figures themselves: below 1 is less than {}.</p>",
             escape(first)
         );
@@ -358,6 +368,7 @@ fn row_head(out: &mut String, name: &str) {
 fn title(measure: Measure) -> String {
     match measure {
         Measure::Throughput => "jobs answered a second".to_owned(),
+        Measure::Losses => "share of jobs that were lost".to_owned(),
         Measure::Imbalance => "jobs on the fullest node over the mean".to_owned(),
         Measure::Mean => "mean response time".to_owned(),
         measure => format!("{} of the response time", measure.title()),
