@@ -12,6 +12,8 @@ const JOBS_MIN: f64 = 0.01;
 const REPORTS: f64 = 64.0;
 /// From here on jobs may wait, and what each of them makes is not seen.
 const SATURATED: f64 = 0.98;
+/// More dispatchers than this are taken for this many.
+const DISPATCHERS_MAX: f64 = 1024.0;
 /// No load is not explained by more jobs than this.
 const UNEXPLAINED_MAX: f64 = 1e6;
 
@@ -20,6 +22,8 @@ const UNEXPLAINED_MAX: f64 = 1e6;
 pub(crate) struct Loads {
     means: Means,
     cost: Cost,
+    /// Dispatchers that share no counts, as far as reports show.
+    dispatchers: f64,
     nodes: Vec<Load>,
 }
 
@@ -74,6 +78,8 @@ pub(crate) struct Telling {
     pub(crate) measured_before: Option<Time>,
     pub(crate) load: Option<f32>,
     pub(crate) jobs_per_s: Option<f32>,
+    /// Jobs on it, whoever placed them.
+    pub(crate) jobs: Option<u32>,
     /// Own jobs in flight.
     pub(crate) own: u32,
 }
@@ -93,6 +99,10 @@ struct Means {
     rate_load: f64,
     /// Reports taken, up to [`REPORTS`].
     reports: f64,
+    /// The same of reports that say how many jobs there are: those, and the own ones.
+    jobs: f64,
+    own: f64,
+    reports_of_jobs: f64,
 }
 
 impl Means {
@@ -107,6 +117,17 @@ impl Means {
         }
     }
 
+    fn feed_jobs(&mut self, jobs: f64, own: f64) {
+        self.reports_of_jobs = (self.reports_of_jobs + 1.0).min(REPORTS);
+        self.jobs += (jobs - self.jobs) / self.reports_of_jobs;
+        self.own += (own - self.own) / self.reports_of_jobs;
+    }
+
+    /// By how much more jobs there are than own ones.
+    fn dispatchers(&self) -> f64 {
+        if self.own > JOBS_MIN { (self.jobs / self.own).clamp(1.0, DISPATCHERS_MAX) } else { 1.0 }
+    }
+
     fn cost(&self) -> Cost {
         let (min, max) = PER_JOB;
         let of = |jobs: f64| (self.load / jobs.max(JOBS_MIN)).clamp(min, max);
@@ -117,7 +138,7 @@ impl Means {
 
 impl Loads {
     pub(crate) fn new() -> Loads {
-        Loads { means: Means::default(), cost: PER_JOB_UNKNOWN, nodes: Vec::new() }
+        Loads { means: Means::default(), cost: PER_JOB_UNKNOWN, dispatchers: 1.0, nodes: Vec::new() }
     }
 
     /// Takes room for a node, of which nothing is known.
@@ -162,6 +183,10 @@ impl Loads {
         known.picked_before = known.picked * (1.0 - unseen);
         known.per_interval = 1.0 / (whole - after).max(1.0);
         (known.picked, known.ended) = (known.picked * unseen, known.ended * unseen);
+        if let Some(jobs) = telling.jobs {
+            self.means.feed_jobs(f64::from(jobs), own);
+            self.dispatchers = self.means.dispatchers();
+        }
         known.unexplained = -1.0;
         let Some(load) = telling.load.map(f64::from) else { return };
 
@@ -188,6 +213,13 @@ impl Loads {
         let load = &self.nodes[node.index()];
         let come = if load.unexplained < 0.0 { 0.0 } else { f64::from(load.unexplained + load.picks(now)) };
         (self.cost.come * come + self.cost.here * f64::from(jobs)) / f64::from(weight.max(1))
+    }
+
+    /// Dispatchers that place jobs on these nodes and share no counts, this one included: as many as `known`, or if
+    /// that is 0, by how much more jobs nodes have reported than were in flight here.
+    #[inline]
+    pub(crate) fn dispatchers(&self, known: u16) -> f64 {
+        if known > 0 { f64::from(known) } else { self.dispatchers }
     }
 
     /// What a job in flight makes of the load of a node of that weight.
@@ -221,8 +253,15 @@ mod tests {
                     let measured_before = (tenth > 10).then(|| at(tenth - 10));
                     let load = Some(load(node.0));
                     let measured_at = at(tenth);
-                    let telling =
-                        Telling { weight: 1, measured_at, measured_before, load, jobs_per_s: None, own: 0 };
+                    let telling = Telling {
+                        weight: 1,
+                        measured_at,
+                        measured_before,
+                        load,
+                        jobs_per_s: None,
+                        jobs: None,
+                        own: 0,
+                    };
                     loads.told(at(tenth), node, &telling);
                 }
             }
@@ -265,6 +304,7 @@ mod tests {
             measured_before: Some(at(300)),
             load: Some(0.5),
             jobs_per_s: None,
+            jobs: None,
             own: 0,
         };
         loads.told(at(310), NodeId(0), &telling);

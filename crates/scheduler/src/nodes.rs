@@ -17,8 +17,6 @@ pub(crate) const UNIT: u32 = 256;
 const REPORT_AHEAD_MAX: Duration = Duration::from_secs(1);
 /// No load is above this: a node with so much is as bad as one with more.
 const LOAD_MAX: f32 = 1e6;
-/// More dispatchers than this are taken for this many.
-const DISPATCHERS_MAX: f64 = 1024.0;
 
 /// What a pick reads of a node: 16 bytes, side by side for all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -229,6 +227,7 @@ impl Nodes {
             measured_before: before,
             load: report.load,
             jobs_per_s: report.jobs_per_s,
+            jobs: report.jobs,
             own: record.own_then,
         };
         self.loads.told(now, node, &telling);
@@ -241,20 +240,6 @@ impl Nodes {
             record.believed = false;
             self.loads.forget(node);
         }
-    }
-
-    /// Dispatchers that place jobs on these nodes and share no counts, this one included: as many as `known`, or if
-    /// that is 0, by how much more jobs nodes report than are in flight here. O(nodes).
-    pub(crate) fn dispatchers(&self, known: u16) -> f64 {
-        if known > 0 {
-            return f64::from(known);
-        }
-        let (mut own, mut all) = (0_u64, 0_u64);
-        for (report, own_then) in self.members.iter().filter_map(|node| self.report_with_own(*node)) {
-            own += u64::from(own_then);
-            all += u64::from(report.jobs.unwrap_or(own_then));
-        }
-        if own > 0 { (all as f64 / own as f64).clamp(1.0, DISPATCHERS_MAX) } else { 1.0 }
     }
 
     /// Jobs that dispatchers which do not share counts had on the node when it last reported.

@@ -30,7 +30,8 @@ pub struct Settings {
     ///
     /// `basic-li` and `aggressive-li` reckon arrivals from it, and find it out from reports if it is not known.
     /// Policies that take the best of all nodes would all take the same: with c dispatchers, they imagine
-    /// up to c picks (at most 16), and take any one of these nodes.
+    /// up to c picks (at most 16), and take any one of these nodes; `load-informed` and `credits` find c out if it is
+    /// not known.
     pub dispatchers: u16,
     /// How far above its share of the jobs a node may be, for `bounded-hash`: 125 means 1.25 times.
     /// Values below 100 are taken as 100.
@@ -167,7 +168,8 @@ pub enum Variant {
     /// One among the few least loaded, drawn by weight: see [`Settings::among`] and
     /// [`Settings::interval_percent`].
     Among,
-    /// The least load, jobs that came and went since the report included.
+    /// The least of the load that jobs do not explain, with what those jobs make of it that are there now or have
+    /// come of late.
     #[default]
     Artificial,
 }

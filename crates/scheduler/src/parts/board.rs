@@ -164,7 +164,7 @@ impl Board {
                 (u128::from(a.jobs) * u128::from(b.weight), u128::from(b.jobs) * u128::from(a.weight));
             left.cmp(&right).then(a.node.cmp(&b.node))
         });
-        let dispatchers = nodes.dispatchers(self.dispatchers);
+        let dispatchers = nodes.loads.dispatchers(self.dispatchers);
         self.arrivals_rate = self.rate * dispatchers;
         // The own ones of that time are counted.
         self.unseen = if reports > 0.0 { self.rate * (dispatchers - 1.0) * age / reports } else { 0.0 };

@@ -76,6 +76,8 @@ impl Rank {
 pub(crate) trait Measure: fmt::Debug + Send {
     /// Whether equals take turns by weight.
     const WEIGHS: bool = true;
+    /// Whether it goes by what nodes report, which other dispatchers see too.
+    const HEARS: bool = false;
     /// The rank of a member that has so many jobs.
     fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> Rank;
 
@@ -128,7 +130,7 @@ pub(crate) fn cost(standing: &Standing, nanos: u64, jobs: u32) -> Rank {
 /// moves on. The first times come from the seed, so that schedulers that share counts do not all
 /// begin with the same node.
 ///
-/// With c dispatchers that share no counts (see [`Settings::dispatchers`]), it imagines up to c picks, each on the
+/// With c dispatchers that share no counts (see [`Settings::dispatchers`]; measures of what nodes report find it out), it imagines up to c picks, each on the
 /// counts that the ones before would leave, and takes the last: any one of c nodes, which the others take too.
 ///
 /// Source of that: Haney and Madsen, Load-balancing for MySQL, 2003, 3.8, with a loop that runs.
@@ -144,8 +146,8 @@ pub(crate) struct Ranking<M> {
     seen: Vec<u32>,
     in_tree: bool,
     next: usize,
-    /// Picks to be imagined at the most, the real one included.
-    imagined_max: u16,
+    /// Dispatchers that share no counts, as set; 0: not known.
+    dispatchers: u16,
     /// Imagined jobs on each node, and the nodes that have any: none between picks.
     imagined: Vec<u32>,
     imagined_on: Vec<NodeId>,
@@ -162,7 +164,7 @@ impl<M: Measure> Ranking<M> {
             seen: Vec::new(),
             in_tree: false,
             next: 0,
-            imagined_max: 1,
+            dispatchers: 0,
             imagined: Vec::new(),
             imagined_on: Vec::with_capacity(usize::from(IMAGINED_MAX)),
         }
@@ -194,6 +196,16 @@ impl<M: Measure> Ranking<M> {
             let rank = self.rank(nodes, node, jobs, now).value();
             self.tree.set(node, u128::from(rank) << 64 | u128::from(self.due[node.index()]));
         }
+    }
+
+    /// How many picks to imagine before the real one.
+    #[inline]
+    fn imagined_picks(&self, pick: &mut Pick<'_>) -> u16 {
+        let dispatchers = match self.dispatchers {
+            0 if M::HEARS => pick.nodes.loads.dispatchers(0).round() as u16,
+            known => known,
+        };
+        if dispatchers > 1 { pick.rng.below(u64::from(dispatchers.min(IMAGINED_MAX))) as u16 } else { 0 }
     }
 
     /// Imagines a job on a node.
@@ -292,7 +304,7 @@ impl<M: Measure> Ranking<M> {
 
 impl<M: Measure> Algorithm for Ranking<M> {
     fn configure(&mut self, settings: &Settings) {
-        self.imagined_max = settings.dispatchers.clamp(1, IMAGINED_MAX);
+        self.dispatchers = settings.dispatchers;
     }
 
     fn weighed(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
@@ -324,10 +336,7 @@ impl<M: Measure> Algorithm for Ranking<M> {
     }
 
     fn pick(&mut self, pick: &mut Pick<'_>) -> Option<NodeId> {
-        let imagined = match self.imagined_max {
-            0 | 1 => 0,
-            max => pick.rng.below(u64::from(max)) as u16,
-        };
+        let imagined = self.imagined_picks(pick);
         // A few candidates are compared at less cost than the tree would be asked.
         let found =
             if self.in_tree && pick.only.is_empty() { self.pick_in_tree(pick, imagined) } else { None };

@@ -22,6 +22,8 @@ const CLASS: u64 = 1 << 44;
 pub(crate) struct Credits;
 
 impl Measure for Credits {
+    const HEARS: bool = true;
+
     #[inline]
     fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, _now: Time) -> Rank {
         let standing = nodes.standing(node);

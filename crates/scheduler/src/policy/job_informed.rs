@@ -79,7 +79,7 @@ impl JobInformed {
         let jobs: u64 = self.scratch.iter().map(|node| node.jobs).sum();
         let weights: u64 = self.scratch.iter().map(|node| node.weight).sum();
         // What is short, others see and make up for too.
-        let dispatchers = nodes.dispatchers(self.dispatchers).round() as i64;
+        let dispatchers = nodes.loads.dispatchers(self.dispatchers).round().max(1.0) as i64;
         for node in &mut self.scratch {
             node.shortage = ((node.weight * jobs) as i64 - (node.jobs * weights) as i64) / dispatchers;
         }

@@ -64,6 +64,8 @@ impl Measure for Reported {
 }
 
 impl Measure for Artificial {
+    const HEARS: bool = true;
+
     #[inline]
     fn rank(&self, nodes: &Nodes, node: NodeId, jobs: u32, now: Time) -> Rank {
         score(nodes, node, jobs, now, true)
