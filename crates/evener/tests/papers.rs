@@ -25,7 +25,8 @@ fn a_row_is_an_object_on_a_line() {
 
 #[test]
 fn a_paper_is_no_scenario() {
-    for wrong in [&["--paper", "002"][..], &["--paper", "001", "a.toml"], &["--paper", "001", "--seeds", "3"]] {
+    for wrong in [&["--paper", "002"][..], &["--paper", "001", "a.toml"], &["--paper", "001", "--seeds", "3"]]
+    {
         assert_eq!(sim(wrong).status.code(), Some(2), "{wrong:?}");
     }
 }
