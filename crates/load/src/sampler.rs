@@ -262,6 +262,8 @@ struct Said {
     answer: Option<(Time, Answer)>,
     /// Why there was none to the last question.
     failure: Option<Wrong>,
+    /// How long it is to be left alone.
+    rest: Duration,
     /// The fields that it has ever said, and those that its kind says.
     says: Answer,
 }
@@ -285,8 +287,11 @@ impl Running {
     /// Tells the task to ask, if it is time. While it still waits for an answer, it asks next time.
     fn ask(&mut self, now: Time) {
         // A little early is in time: samples are not taken to the nanosecond.
-        let is_time = |then| now.since(then) + self.interval / 10 >= self.interval;
-        let is_free = self.answers.borrow().asked_at == self.asked_at;
+        let (interval, is_free) = {
+            let heard = self.answers.borrow();
+            (self.interval.max(heard.rest), heard.asked_at == self.asked_at)
+        };
+        let is_time = |then| now.since(then) + interval / 10 >= interval;
         if is_free && self.asked_at.is_none_or(is_time) {
             self.asked_at = Some(now);
             self.questions.send_replace(now);
@@ -304,7 +309,7 @@ impl Running {
     /// The answer that counts, as long as it is not too old.
     fn latest(&self, now: Time) -> Latest {
         let heard = self.answers.borrow();
-        let age_max = self.interval * ROUNDS_MAX + self.settings.timeout;
+        let age_max = self.interval.max(heard.rest) * ROUNDS_MAX + self.settings.timeout;
         let fresh = heard.answer.filter(|&(asked_at, _)| now.since(asked_at) <= age_max).ok_or(heard.says);
         match (&heard.failure, heard.answer) {
             // A source that is busy is late at times: what it said before is the better guess.
@@ -343,6 +348,7 @@ async fn ask_for_ever(
         };
         told.send_modify(|heard| {
             heard.asked_at = Some(now);
+            heard.rest = asker.rest();
             heard.failure = result.as_ref().err().cloned();
             if let Ok(answer) = result {
                 widen(&mut heard.says, &answer);

@@ -13,6 +13,8 @@ mod stream;
 mod tests;
 mod watched;
 
+use std::time::Duration;
+
 use evener_model::Time;
 
 use crate::measure::Answer;
@@ -68,6 +70,14 @@ impl Asker {
             }
             Asker::Program(_) => Answer::default(),
             _ => jobs,
+        }
+    }
+
+    /// How long it should be left alone after the last question, which took much of this machine's time.
+    pub(crate) fn rest(&self) -> Duration {
+        match self {
+            Asker::Connections(connections) => connections.rest(),
+            _ => Duration::ZERO,
         }
     }
 
