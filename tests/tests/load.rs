@@ -1,7 +1,8 @@
 //! What `evener agent` finds out of real servers.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use evener_tests::director::{evener, program};
@@ -154,6 +155,34 @@ fn a_program_without_an_answer_takes_nothing_from_the_others() {
             .iter()
             .any(|failure| failure["source"] == "hangs" && failure["reason"] == "no answer within 1s")
     );
+}
+
+#[test]
+fn work_on_all_cpus_is_a_full_load() {
+    struct Hog(Child);
+    impl Drop for Hog {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+    let cpus = std::thread::available_parallelism().expect("known").get();
+    let hog =
+        |_| Hog(Command::new("/bin/sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell runs"));
+    let _hogs: Vec<Hog> = (0..2 * cpus).map(hog).collect();
+    for source in ["estimate", "pressure"] {
+        // Without pressure stall information there is no load by it, and that is told.
+        if source == "pressure" && !Path::new("/proc/pressure/cpu").exists() {
+            let text = String::from_utf8(run("[agent.cpu]\nsource = \"pressure\"\n").stdout).expect("JSON");
+            assert!(text.contains("pressure/cpu"), "{text}");
+            continue;
+        }
+        wait_for("a full load", || {
+            let report = measured(&format!("[agent.cpu]\nsource = \"{source}\"\n"));
+            let load = report["load"].as_f64().expect("a load");
+            (load >= 0.95 && report["health"].as_u64()? <= 5).then_some(())
+        });
+    }
 }
 
 #[test]
