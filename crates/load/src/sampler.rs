@@ -143,8 +143,8 @@ impl Sampler {
         let mut report = Report { measured_at: now, ..Report::default() };
         let mut parts = look.parts.clone();
         let mut sum = Sum::default();
-        let mut health: Option<Health> = None;
-        let mut lower = |to: Health| health = Some(health.map_or(to, |health| health.min(to)));
+        // What calls it healthy or not, and what gives the alarm, whatever else is known.
+        let (mut healths, mut alarms) = (Vec::new(), Vec::new());
         for (settings, (latest, _)) in heard {
             let is_of_it = |of: &str| service.is_none_or(|service| service == of);
             if !settings.service.as_deref().is_none_or(is_of_it) {
@@ -160,7 +160,7 @@ impl Sampler {
                     if let Some(load) = answer.load {
                         parts.push(Part { name: settings.name.clone(), load: Some(f64::from(load)), factor });
                     }
-                    answer.health.map(&mut lower);
+                    healths.extend(answer.health);
                 }
                 Err(says) => {
                     sum.miss(says);
@@ -168,19 +168,20 @@ impl Sampler {
                         parts.push(Part { name: settings.name.clone(), load: None, factor });
                     }
                     if settings.required {
-                        lower(Health::NONE);
+                        alarms.push(Health::NONE);
                     }
                 }
             }
         }
         let load = combine::load(&parts);
-        if let Some(load) = load {
-            lower(combine::health_of_load(load, self.health_load_max));
-        }
+        healths.extend(load.map(|load| combine::health_of_load(load, self.health_load_max)));
         // A guard that sees nothing says nothing: it is no reason to call a node healthy of which else nothing is known.
-        look.guards.iter().copied().filter(|guard| *guard < Health::FULL).for_each(lower);
+        alarms.extend(look.guards.iter().filter(|guard| **guard < Health::FULL));
+        // Nor is it one that who said the worst of it says nothing any more.
+        if sum.missed.health.is_none() || !alarms.is_empty() {
+            report.health = healths.into_iter().chain(alarms).min();
+        }
         report.load = load.map(|load| load as f32);
-        report.health = health;
         sum.put_into(&mut report);
         (report, parts)
     }

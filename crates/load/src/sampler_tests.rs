@@ -68,6 +68,17 @@ async fn the_worst_health_is_the_nodes() {
 }
 
 #[tokio::test]
+async fn a_node_is_not_well_because_its_doctor_is_silent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = format!("mkdir {}/once && echo 30 && exit; exit 1", folder.path().display());
+    let text = program(&script, "") + &program("echo load=0.5", "");
+    let mut sampler = Sampler::start(&settings(&text), at(0));
+    assert_eq!(sampler.sample_patiently(at(1)).await.report.health, Some(Health::saturating(30)));
+    let silent = sampler.sample_patiently(at(2)).await.report;
+    assert_eq!((silent.load, silent.health), (Some(0.5), None));
+}
+
+#[tokio::test]
 async fn what_one_source_does_not_say_is_not_known_of_the_whole() {
     // Port 1 of the loopback: nobody listens there.
     let closed = "[[source]]\nname = \"closed\"\nmemcached = \"127.0.0.1:1\"\n";
