@@ -1,5 +1,7 @@
 //! Loads that nodes report, corrected by what is known here.
 
+use std::time::Duration;
+
 use evener_model::{NodeId, Time};
 
 /// What a job adds to a node's load is between these, whatever nodes say.
@@ -12,6 +14,8 @@ const JOBS_MIN: f64 = 0.01;
 const REPORTS: f64 = 64.0;
 /// From here on jobs may wait, and what each of them makes is not seen.
 const SATURATED: f64 = 0.98;
+/// Reports that are further apart do not belong together: the node began to report anew.
+const INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// More dispatchers than this are taken for this many.
 const DISPATCHERS_MAX: f64 = 1024.0;
 /// No load is not explained by more jobs than this.
@@ -39,6 +43,8 @@ struct Load {
     /// Own picks between that report and the one before, and 1 / the time between in nanoseconds.
     picked_before: f32,
     per_interval: f32,
+    /// The usual time between reports over that of this node.
+    scale: f32,
 }
 
 impl Load {
@@ -49,14 +55,20 @@ impl Load {
         ended: 0.0,
         picked_before: 0.0,
         per_interval: 0.0,
+        scale: 1.0,
     };
 
-    /// Own picks in as long a time as is between reports, up to now: a node whose report is new, or overdue, must not
-    /// look better or worse for that.
+    /// Own picks in as long a time as there usually is between reports, up to now: a node whose report is new, or
+    /// overdue, or that reports more seldom than others, must not look better or worse for that.
     #[inline]
     fn picks(&self, now: Time) -> f32 {
         let passed = now.as_nanos().saturating_sub(self.measured_at_nanos) as f32 * self.per_interval;
-        if passed < 1.0 { self.picked + self.picked_before * (1.0 - passed) } else { self.picked / passed }
+        let picks = if passed < 1.0 {
+            self.picked + self.picked_before * (1.0 - passed)
+        } else {
+            self.picked / passed
+        };
+        picks * self.scale
     }
 }
 
@@ -99,6 +111,9 @@ struct Means {
     rate_load: f64,
     /// Reports taken, up to [`REPORTS`].
     reports: f64,
+    /// The time between two reports of a node, in nanoseconds, and how many went into it.
+    interval_nanos: f64,
+    intervals: f64,
     /// The same of reports that say how many jobs there are: those, and the own ones.
     jobs: f64,
     own: f64,
@@ -115,6 +130,11 @@ impl Means {
             self.rate += (rate - self.rate) / self.reports;
             self.rate_load += (load - self.rate_load) / self.reports;
         }
+    }
+
+    fn feed_interval(&mut self, nanos: f64) {
+        self.intervals = (self.intervals + 1.0).min(REPORTS);
+        self.interval_nanos += (nanos - self.interval_nanos) / self.intervals;
     }
 
     fn feed_jobs(&mut self, jobs: f64, own: f64) {
@@ -174,15 +194,28 @@ impl Loads {
     /// does not say how many, as own jobs make that were there or had ended since the report before.
     pub(crate) fn told(&mut self, now: Time, node: NodeId, telling: &Telling) {
         let known = &mut self.nodes[node.index()];
-        // Of what happened since the last report, this one has not seen what happened since it was measured.
-        let whole = now.since(telling.measured_before.unwrap_or(telling.measured_at)).as_nanos() as f32;
-        let after = now.since(telling.measured_at).as_nanos() as f32;
-        let unseen = if whole > after { after / whole } else { 1.0 };
-        let (own, ended) = (f64::from(telling.own), f64::from(known.ended * (1.0 - unseen)));
         known.measured_at_nanos = telling.measured_at.as_nanos();
-        known.picked_before = known.picked * (1.0 - unseen);
-        known.per_interval = 1.0 / (whole - after).max(1.0);
-        (known.picked, known.ended) = (known.picked * unseen, known.ended * unseen);
+        let interval = telling.measured_before.map(|before| telling.measured_at.since(before));
+        let ended = match interval.filter(|interval| !interval.is_zero() && *interval <= INTERVAL_MAX) {
+            Some(interval) => {
+                // Of what happened since the last report, this one has not seen what happened since it was measured.
+                let interval = interval.as_nanos() as f32;
+                let after = now.since(telling.measured_at).as_nanos() as f32;
+                let unseen = after / (interval + after);
+                self.means.feed_interval(f64::from(interval));
+                known.scale = self.means.interval_nanos as f32 / interval;
+                known.per_interval = 1.0 / interval;
+                known.picked_before = known.picked * (1.0 - unseen);
+                let ended = known.ended * (1.0 - unseen);
+                (known.picked, known.ended) = (known.picked * unseen, known.ended * unseen);
+                Some(f64::from(ended * known.scale))
+            }
+            None => {
+                *known = Load { measured_at_nanos: known.measured_at_nanos, ..Load::UNKNOWN };
+                None
+            }
+        };
+        let own = f64::from(telling.own);
         if let Some(jobs) = telling.jobs {
             self.means.feed_jobs(f64::from(jobs), own);
             self.dispatchers = self.means.dispatchers();
@@ -192,13 +225,13 @@ impl Loads {
 
         let weight = f64::from(telling.weight.max(1));
         let rate = telling.jobs_per_s.map(f64::from);
-        if load < SATURATED {
+        if let Some(ended) = ended.filter(|_| load < SATURATED) {
             self.means.feed(load * weight, own, ended, rate);
             self.cost = self.means.cost();
         }
         let explained = match rate {
             Some(rate) if self.means.rate > 0.0 => self.means.rate_load / self.means.rate * rate,
-            _ => self.cost.come * (own + ended),
+            _ => self.cost.come * (own + ended.unwrap_or(0.0)),
         };
         // In whole jobs: differences that are smaller are chance, and dispatchers that all go by them go together.
         let jobs = ((load * weight - explained) / self.cost.come).clamp(0.0, UNEXPLAINED_MAX);
@@ -231,8 +264,6 @@ impl Loads {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const NODES: u32 = 4;
@@ -311,5 +342,58 @@ mod tests {
         assert_eq!(loads.nodes[0].picked, 5.0);
         loads.forget(NodeId(0));
         assert_eq!(loads.expected(NodeId(0), 1, 0, at(310)), 0.0);
+    }
+
+    #[test]
+    fn nodes_that_report_more_seldom_are_compared_alike() {
+        let mut loads = Loads::new();
+        (0..2).for_each(|node| loads.add(NodeId(node)));
+        let every = [10, 40];
+        for tenth in 1..=400 {
+            for (node, every) in (0..2).map(NodeId).zip(every) {
+                loads.picked(node);
+                loads.ended(node);
+                if tenth % every == 0 {
+                    let measured_before = (tenth > every).then(|| at(tenth - every));
+                    let measured_at = at(tenth);
+                    let load = Some(0.5);
+                    let telling = Telling {
+                        weight: 1,
+                        measured_at,
+                        measured_before,
+                        load,
+                        jobs_per_s: Some(10.0),
+                        jobs: None,
+                        own: 0,
+                    };
+                    loads.told(at(tenth), node, &telling);
+                }
+            }
+        }
+        let [often, seldom] = [0, 1].map(|node| loads.expected(NodeId(node), 1, 0, at(400)));
+        assert!((often - seldom).abs() < often / 10.0, "{often} {seldom}");
+    }
+
+    #[test]
+    fn a_node_that_begins_to_report_is_not_charged_for_all_it_had_before() {
+        let mut loads = loads(30, |_| 0.5);
+        let newcomer = NodeId(NODES);
+        loads.add(newcomer);
+        (0..100_000).for_each(|_| loads.picked(newcomer));
+        for (measured_at, measured_before) in [(at(300), None), (at(310), Some(at(300)))] {
+            let load = Some(0.5);
+            let telling = Telling {
+                weight: 1,
+                measured_at,
+                measured_before,
+                load,
+                jobs_per_s: None,
+                jobs: None,
+                own: 0,
+            };
+            loads.told(measured_at, newcomer, &telling);
+        }
+        // Nothing explains its half.
+        assert!((loads.expected(newcomer, 1, 0, at(310)) - 0.5).abs() < 0.05);
     }
 }
