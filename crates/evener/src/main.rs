@@ -32,6 +32,7 @@ enum Command {
     Explain(commands::explain::Explain),
     Load(commands::load::LoadCommand),
     Demo(commands::demo::Demo),
+    Plan(commands::plan::PlanCommand),
     Sim(commands::sim::Sim),
 }
 
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Explain(command) => command.run(),
         Command::Load(command) => command.run(),
         Command::Demo(command) => command.run(),
+        Command::Plan(command) => command.run(),
         Command::Sim(command) => command.run(),
     };
     match result {

@@ -6,6 +6,7 @@ pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod explain;
 pub(crate) mod load;
+pub(crate) mod plan;
 pub(crate) mod pools;
 pub(crate) mod run;
 pub(crate) mod sim;
