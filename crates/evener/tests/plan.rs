@@ -120,7 +120,11 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
     let toml = toml.to_str().unwrap();
     let within = ["--within", "50ms"];
     for (log, arguments, expected) in [
-        (&damaged, &[][..], &["damaged.log:3: no time such as [10/Oct/2026:13:55:36 +0000]"][..]),
+        (
+            &damaged,
+            &[][..],
+            &["damaged.log:3: no time such as [10/Oct/2026:13:55:36 +0000]", "mend that line"][..],
+        ),
         (&untimed, &[], &["untimed.log:1: no time at the end", "$request_time", "%D", "evener run --record"]),
         (&untimed_json, &[], &["untimed.json: it does not say how long", "$request_time"]),
         (&good, &[], &["p99.5 needs 2000 jobs, and there are 300", "a longer log", "--percentile"]),

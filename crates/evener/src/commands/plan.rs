@@ -258,15 +258,22 @@ impl PlanCommand {
 fn work(log: &Log, asked: ServiceTimes) -> String {
     let service = &log.service;
     let time = |ms: f64| output::ms(Some(ms));
+    let others =
+        |count: usize| if count == 1 { "1 other was".into() } else { format!("{count} others were") };
     let seen = match &service.busy {
-        Some(busy) => format!(
-            "jobs that came while at most {} others were under way took {} on average, those with at least {}, {}",
-            service.quiet.others,
-            time(service.quiet.mean_ms),
-            busy.others,
-            time(busy.mean_ms)
-        ),
-        None => format!("there were always about as many others under way, {}", service.quiet.others),
+        Some(busy) => {
+            let few = match service.quiet.others {
+                0 => "no other was".to_owned(),
+                count => format!("at most {}", others(count)),
+            };
+            format!(
+                "jobs that came while {few} under way took {} on average, while at least {}, {}",
+                time(service.quiet.mean_ms),
+                others(busy.others),
+                time(busy.mean_ms)
+            )
+        }
+        None => format!("about as many, {}, were always under way", service.quiet.others),
     };
     let why = if asked == ServiceTimes::Auto { "" } else { ", as asked for" };
     if service.is_quiet {

@@ -28,6 +28,9 @@ const HOW_TO_LOG: &str = "a plan needs to know how long each job took. Log it at
     $request_time to the log_format; Apache: add %D to the LogFormat), or take what Evener writes: its access log in \
     JSON, or `evener run --record`";
 
+/// What is added where a line is damaged.
+const DAMAGED: &str = "mend that line, or take it out if no job is lost with it: nothing is left out unseen";
+
 /// Where the work of jobs is taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ServiceTimes {
@@ -93,6 +96,7 @@ pub(super) fn read(
         let without = TraceFile { work: false, ..wanted.clone() };
         match trace::read(path, &without) {
             Ok(_) => format!("{wrong}\n{HOW_TO_LOG}"),
+            Err(_) if has_line(&wrong, path) => format!("{wrong}\n{DAMAGED}"),
             Err(_) => wrong,
         }
     })?;
@@ -172,6 +176,12 @@ impl Log {
         let place = (percentile / 100.0 * work.len() as f64).ceil() as usize;
         work.get(place.clamp(1, work.len()) - 1).copied().unwrap_or(0.0) / speed
     }
+}
+
+/// Whether an error names a line of the file.
+fn has_line(wrong: &str, path: &Path) -> bool {
+    let rest = wrong.strip_prefix(&format!("{}:", path.display()));
+    rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// Whether the times of a file are whole seconds, as those of the common and combined formats are.

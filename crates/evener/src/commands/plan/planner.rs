@@ -19,9 +19,6 @@ const LOADS: [f64; 12] = [0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.76, 0.82, 0.87, 0.91,
 /// The same for a short look.
 const QUICK_LOADS: [f64; 5] = [0.25, 0.5, 0.7, 0.85, 0.95];
 
-/// Nodes added at the most to find how many survive the loss of one.
-const SPARE_MAX: u32 = 4;
-
 /// As the director does by default: every two seconds; three failures are one too many.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
@@ -269,25 +266,23 @@ impl Planner<'_> {
     fn capacities(&mut self, counts: &Counts, weights: &[u16], outcomes: &[Outcome]) -> Vec<OnTheseNodes> {
         let full = self.nodes.power(counts) * 1e3 / self.log.service.mean_ms;
         let loads: &[f64] = if self.effort.quick { &QUICK_LOADS } else { &LOADS };
-        let rates: Vec<f64> = loads.iter().map(|load| load * full).collect();
+        let planned = self.goal.rate;
+        // That of the goal is known already.
+        let mut rates: Vec<f64> = loads.iter().map(|load| load * full).chain([planned]).collect();
+        rates.sort_by(f64::total_cmp);
         let mut tried: Vec<Vec<Outcome>> = vec![Vec::new(); self.contenders.len()];
-        let limit = self.goal.within_ms;
         for rate in &rates {
-            // A policy is done when it is above the limit with every seed.
-            let open: Vec<usize> = (0..tried.len())
-                .filter(|index| {
-                    let crossed =
-                        |outcome: &Outcome, seed: usize| outcome.samples[seed].percentile_ms > limit;
-                    !(0..self.effort.seeds as usize)
-                        .all(|seed| tried[*index].iter().any(|outcome| crossed(outcome, seed)))
-                })
-                .collect();
+            let open: Vec<usize> = (0..tried.len()).filter(|index| !self.is_beyond(&tried[*index])).collect();
             let arrivals = self.log.at_rate(*rate);
             let cases: Vec<Case<'_>> = open
                 .iter()
                 .map(|contender| Case { counts, weights, contender: *contender, arrivals: &arrivals })
                 .collect();
-            let done = self.run("up to which load", &cases);
+            let done = if *rate == planned {
+                open.iter().map(|index| outcomes[*index].clone()).collect()
+            } else {
+                self.run("up to which load", &cases)
+            };
             for (index, outcome) in open.into_iter().zip(done) {
                 tried[index].push(outcome);
             }
@@ -296,13 +291,22 @@ impl Planner<'_> {
             let percentiles: Vec<Option<f64>> = tried.iter().map(Outcome::percentile).collect();
             OnTheseNodes {
                 policy: self.contenders[index].label.clone(),
+                is_bound: self.contenders[index].is_central(),
                 percentile_ms: outcomes[index].percentile_ms,
                 meets: outcomes[index].meets(&self.goal),
-                capacity: crossing(&rates, &percentiles, limit),
+                capacity: crossing(&rates, &percentiles, self.goal.within_ms),
                 capacity_over_seeds: self.capacity_over_seeds(&rates, tried),
             }
         };
         tried.iter().enumerate().map(on).collect()
+    }
+
+    /// Whether every seed has been above the limit: higher rates say nothing more.
+    fn is_beyond(&self, tried: &[Outcome]) -> bool {
+        let above = |seed: usize| {
+            tried.iter().any(|outcome| outcome.samples[seed].percentile_ms > self.goal.within_ms)
+        };
+        (0..self.effort.seeds as usize).all(above)
     }
 
     /// The mean of what each seed says, if each says a rate.
@@ -371,7 +375,8 @@ impl Planner<'_> {
                 left.meets = outcome.meets(&self.goal);
             }
         }
-        left.jobs_lost = Some(self.death(&less, weights, winner, lost - 1));
+        let (hit, lost) = self.death(&less, weights, winner, lost - 1);
+        (left.jobs_hit, left.jobs_lost) = (Some(hit), Some(lost));
         left.nodes_for_one_to_spare =
             if left.meets { Some(counts.total()) } else { self.spare(counts, weights, winner) };
         left
@@ -381,25 +386,21 @@ impl Planner<'_> {
     fn spare(&mut self, counts: &Counts, weights: &[u16], winner: usize) -> Option<u32> {
         let arrivals = self.planned.clone();
         let open = self.nodes.open(counts);
-        for more in 1..=SPARE_MAX {
-            let with = self.nodes.with(open.saturating_add(more));
-            let less = self.nodes.less_one(&with)?;
-            if with.total() > self.effort.nodes_max {
-                return None;
-            }
-            if self.load(&less) >= 1.0 {
-                continue;
-            }
+        let max = open.saturating_add(self.effort.nodes_max.saturating_sub(counts.total()));
+        let less = |open: u32| self.nodes.less_one(&self.nodes.with(open));
+        let stable = |open: &u32| less(*open).is_some_and(|less| self.load(&less) < 1.0);
+        let mut search = Search::new((open.saturating_add(1)..=max).find(stable)?, max);
+        while let Some(open) = search.next() {
+            let less = self.nodes.less_one(&self.nodes.with(open))?;
             let case = Case { counts: &less, weights, contender: winner, arrivals: &arrivals };
-            if self.run("a node to spare", &[case]).iter().all(|outcome| outcome.meets(&self.goal)) {
-                return Some(with.total());
-            }
+            let does = self.run("a node to spare", &[case]).iter().all(|outcome| outcome.meets(&self.goal));
+            search.tell(open, does);
         }
-        None
+        search.found().map(|open| self.nodes.with(open).total())
     }
 
-    /// Jobs without an answer when a node of this kind dies at half time.
-    fn death(&mut self, less: &Counts, weights: &[u16], winner: usize, kind: usize) -> Estimate {
+    /// Jobs that fail at first when a node of this kind dies at half time, and those that stay without an answer.
+    fn death(&mut self, less: &Counts, weights: &[u16], winner: usize, kind: usize) -> (Estimate, Estimate) {
         let mut groups = self.nodes.groups(less, weights);
         let strongest = &self.nodes.kinds[kind];
         let half = end(&self.planned) / 2;
@@ -418,7 +419,8 @@ impl Planner<'_> {
             ..self.scenario(&self.planned)
         };
         let samples = self.runner.run("a node dies", &self.trials(&Arc::new(scenario), winner));
-        estimate(&samples, |sample| sample.lost as f64)
+        let of = |figure: fn(&Sample) -> u64| estimate(&samples, |sample| figure(sample) as f64);
+        (of(|sample| sample.retries), of(|sample| sample.lost))
     }
 
     /// How far the answer depends on which log it was.

@@ -1,7 +1,7 @@
 //! A plan for people and for machines.
 
 use evener_sim::Estimate;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::nodes::{Counts, Nodes};
 use super::search::Crossing;
@@ -112,6 +112,8 @@ pub(super) struct PolicyPlan {
 #[derive(Debug, Serialize)]
 pub(super) struct OnTheseNodes {
     pub(super) policy: String,
+    #[serde(skip)]
+    pub(super) is_bound: bool,
     pub(super) percentile_ms: Estimate,
     pub(super) meets: bool,
     pub(super) capacity: Crossing,
@@ -135,6 +137,9 @@ pub(super) struct LostNode {
     /// None if what is left is overloaded.
     pub(super) percentile_ms: Option<Estimate>,
     pub(super) meets: bool,
+    /// Jobs that it failed when it died, or until that was known.
+    pub(super) jobs_hit: Option<Estimate>,
+    /// Of them, those that had no answer from another node either.
     pub(super) jobs_lost: Option<Estimate>,
     pub(super) nodes_for_one_to_spare: Option<u32>,
 }
@@ -151,6 +156,10 @@ pub(super) struct Certainty {
 /// A figure with six digits: what comes after them is noise.
 pub(super) fn rounded(figure: f64) -> f64 {
     format!("{figure:.5e}").parse().unwrap_or(figure)
+}
+
+pub(super) fn round<S: Serializer>(figure: &f64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(rounded(*figure))
 }
 
 /// The nodes as they are told.
@@ -195,7 +204,7 @@ fn heading(plan: &Plan) -> String {
     let (log, goal) = (&plan.log, &plan.goal);
     format!(
         "{}: {} jobs in {}, {} a second on average, {} in the busiest twentieth of that time\n\
-         goal: {} within {} at {} times that load, {} jobs a second\n\n",
+         goal: {} within {} at {}, {} jobs a second\n\n",
         log.file,
         log.jobs,
         seconds(log.seconds),
@@ -203,7 +212,11 @@ fn heading(plan: &Plan) -> String {
         number(log.busiest_rate),
         percentile(plan),
         ms(Some(goal.within_ms)),
-        number(goal.load),
+        if goal.load == 1.0 {
+            "that load".to_owned()
+        } else {
+            format!("{} times that load", number(goal.load))
+        },
         number(goal.rate)
     )
 }
@@ -287,7 +300,7 @@ fn on_these_nodes(plan: &Plan) -> String {
         let half = policy.capacity_over_seeds.as_ref().and_then(half_width);
         let half = half.map_or_else(String::new, |half| format!(" ±{}", digits(half, 2)));
         table.add_row([
-            policy.policy.clone(),
+            label(&policy.policy, policy.is_bound),
             interval(&policy.percentile_ms),
             if policy.meets { "yes" } else { "no" }.to_owned(),
             format!("{sign}{}{half}", number(rate)),
@@ -330,12 +343,12 @@ fn lost_node(plan: &Plan, lost: &LostNode) -> String {
             if lost.meets { "within" } else { "beyond" }
         ),
     };
-    if let Some(jobs) = &lost.jobs_lost {
-        let jobs_lost = match half_width(jobs) {
-            Some(half) => format!("{} ±{}", number(jobs.mean), digits(half, 2)),
-            None => number(jobs.mean),
-        };
-        out.push_str(&format!("Jobs without an answer when it dies: {jobs_lost}.\n"));
+    if let (Some(hit), Some(jobs)) = (&lost.jobs_hit, &lost.jobs_lost) {
+        out.push_str(&format!(
+            "When it dies, jobs that must be tried on another node: {}; jobs without an answer: {}.\n",
+            jobs_text(hit),
+            jobs_text(jobs)
+        ));
     }
     match lost.nodes_for_one_to_spare {
         Some(_) if lost.meets => out.push_str("So there is one to spare.\n"),
@@ -343,6 +356,13 @@ fn lost_node(plan: &Plan, lost: &LostNode) -> String {
         None => {}
     }
     out
+}
+
+fn jobs_text(jobs: &Estimate) -> String {
+    match half_width(jobs) {
+        Some(half) => format!("{} ±{}", number(jobs.mean), digits(half, 2)),
+        None => number(jobs.mean),
+    }
 }
 
 fn how_sure(plan: &Plan, certainty: &Certainty) -> String {

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::report::round;
+
 /// Seeks the smallest number that will do, assuming that a larger one does where a smaller does.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
@@ -49,11 +51,20 @@ impl Search {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(super) enum Crossing {
     /// Not even at the first rate.
-    Below { rate: f64 },
+    Below {
+        #[serde(serialize_with = "round")]
+        rate: f64,
+    },
     /// Up to here, by a straight line between two rates.
-    At { rate: f64 },
+    At {
+        #[serde(serialize_with = "round")]
+        rate: f64,
+    },
     /// At this rate still; the next failed or was not tried.
-    AtLeast { rate: f64 },
+    AtLeast {
+        #[serde(serialize_with = "round")]
+        rate: f64,
+    },
 }
 
 /// Where a percentile first passes a limit. `None` is a rate that failed: nothing is drawn towards it.

@@ -30,6 +30,8 @@ pub(super) struct Sample {
     pub(super) utilisation: f64,
     /// Jobs without an answer.
     pub(super) lost: u64,
+    /// Attempts after the first.
+    pub(super) retries: u64,
 }
 
 /// Does runs, and tells how far it is.
@@ -111,6 +113,7 @@ impl Trial {
             mean_ms: run.response_sum_nanos as f64 / run.response.len().max(1) as f64 / 1e6,
             utilisation: busy / all,
             lost: run.arrived.saturating_sub(run.done),
+            retries: run.retries,
         }
     }
 }
