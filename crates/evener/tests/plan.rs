@@ -40,18 +40,11 @@ fn as_many_nodes_are_needed_as_the_formula_says() {
 #[test]
 fn the_text_is_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = [
-        "--within",
-        "60ms",
-        "--percentile",
-        "95",
-        "--load",
-        "1.5",
-        "--nodes",
-        "count=1,cores=2",
-        "--nodes",
-        "speed=0.5",
-    ];
+    let goal = ["--within", "60ms", "--percentile", "95", "--load", "1.5"];
+    let nodes = ["--nodes", "count=1,cores=2", "--nodes", "speed=0.5"];
+    // Those that will not learn anything new.
+    let policies = ["--policies", "weighted-least-jobs,two-choices,weighted-round-robin,central"];
+    let arguments = [&goal[..], &nodes, &policies].concat();
     let text = succeeds(&poisson(folder.path(), 3000, 200.0), &arguments);
     same("mixed.txt", &text);
 }

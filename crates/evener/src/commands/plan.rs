@@ -243,7 +243,9 @@ impl PlanCommand {
             ));
         }
         all.push(
-            "One director, which knows of nodes what their answers say; the network takes no time.".into(),
+            "One director, which knows of nodes what their answers say: they report nothing, so that policies that go by \
+             reports look worse than they are. The network takes no time."
+                .into(),
         );
         all.push(
             "A node that dies refuses jobs and loses those it has. It is looked at every 2 s and taken out after three \

@@ -23,6 +23,9 @@ const QUIET_JOBS: usize = 1000;
 /// Standard errors by which jobs must take longer among many others before it is no chance.
 const SURE: f64 = 3.0;
 
+/// Lines of a list that are looked at to see how fine its times are.
+const LOOKED_AT: usize = 1000;
+
 /// What is added where a log does not say how long jobs took.
 const HOW_TO_LOG: &str = "a plan needs to know how long each job took. Log it at the end of each line (nginx: add \
     $request_time to the log_format; Apache: add %D to the LogFormat), or take what Evener writes: its access log in \
@@ -184,18 +187,32 @@ fn has_line(wrong: &str, path: &Path) -> bool {
     rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether the times of a file are whole seconds, as those of the common and combined formats are.
+/// Whether the times of a file are whole seconds: those of the common and combined formats always are, those of a list
+/// if none of its first lines has a fraction.
 fn has_whole_seconds(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
+    let mut file = BufReader::new(file);
     let mut line = Vec::new();
-    let read = BufReader::new(file).read_until(b'\n', &mut line);
-    read.is_ok()
-        && !line.starts_with(&evener_record::MAGIC)
-        && !line.starts_with(b"{")
-        && line.contains(&b'[')
+    for _ in 0..LOOKED_AT {
+        line.clear();
+        if !file.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            break;
+        }
+        if line.starts_with(&evener_record::MAGIC) || line.starts_with(b"{") {
+            return false;
+        }
+        if line.contains(&b'[') {
+            return true;
+        }
+        let seconds = line.split(|byte| b",;\t".contains(byte)).next().unwrap_or_default();
+        if seconds.contains(&b'.') {
+            return false;
+        }
+    }
+    true
 }
 
-/// Moves each job by up to half a second. Reading spreads the jobs of a second evenly, which no users do, and a cluster
+/// Moves each job at random, within a second. Reading spreads the jobs of a second evenly, which no users do, and a cluster
 /// would look better than it is.
 fn scatter(trace: &mut Trace) {
     let mut random = Random::new(1);
@@ -305,6 +322,21 @@ mod tests {
     fn a_job_counts_for_others_until_it_ends() {
         let trace = trace(&[(0, 2500), (1, 500), (2, 100), (3, 100)]);
         assert_eq!(others_under_way(&trace), [0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn whole_seconds_are_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        for (text, expected) in [
+            ("1.2.3.4 - - [10/Oct/2026:13:55:36 +0000] \"GET / HTTP/1.1\" 200 1 0.5\n", true),
+            ("{\"time\":\"2026-10-10T13:55:36Z\"}\n", false),
+            ("seconds,ms\n1,2.5\n2,2.5\n", true),
+            ("seconds,ms\n1,2\n2.25,2\n", false),
+        ] {
+            let path = folder.path().join("log");
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(has_whole_seconds(&path), expected, "{text}");
+        }
     }
 
     #[test]

@@ -235,7 +235,7 @@ fn answer(plan: &Plan) -> String {
         out.push_str(&format!(
             "The {} given ({} % in use) {verdict}.\n",
             count(given.nodes),
-            number(given.load * 100.0)
+            share(given.load)
         ));
     }
     if let Some(best) = &plan.recommended {
@@ -247,7 +247,7 @@ fn answer(plan: &Plan) -> String {
             these(&best.kinds, best.nodes),
             percentile(plan),
             interval(&best.percentile_ms),
-            number(best.utilisation * 100.0)
+            share(best.utilisation)
         ));
         if !best.as_good.is_empty() {
             out.push_str(&format!("As good as far as can be told: {}.\n", listed(&best.as_good)));
@@ -268,13 +268,13 @@ fn needed(plan: &Plan) -> String {
     for policy in &plan.policies {
         let one_less = match (policy.one_less_ms, policy.one_less_load) {
             (Some(percentile), _) => interval(&percentile),
-            (None, Some(load)) if load >= 1.0 => format!("{} % of what they can do", number(load * 100.0)),
+            (None, Some(load)) if load >= 1.0 => format!("{} % of what they can do", share(load)),
             _ => "-".to_owned(),
         };
         table.add_row([
             label(&policy.policy, policy.is_bound),
             policy.nodes.map_or("none".to_owned(), |nodes| nodes.to_string()),
-            policy.utilisation.map_or("-".to_owned(), |share| format!("{} %", number(share * 100.0))),
+            policy.utilisation.map_or("-".to_owned(), |used| format!("{} %", share(used))),
             policy.percentile_ms.map_or("-".to_owned(), |percentile| interval(&percentile)),
             one_less,
         ]);
@@ -322,7 +322,21 @@ fn weights(plan: &Plan) -> String {
             if row.meets { "yes" } else { "no" }.to_owned(),
         ]);
     }
-    output::lines(&table)
+    output::lines(&table) + &better_weights(&plan.weights)
+}
+
+/// Says which weights are better than those planned with, if some are beyond doubt.
+fn better_weights(rows: &[WeightsPlan]) -> String {
+    let Some((planned, others)) = rows.split_first() else { return String::new() };
+    let better = |row: &&WeightsPlan| match (row.percentile_ms.high, planned.percentile_ms.low) {
+        (Some(high), Some(low)) => high < low,
+        _ => false,
+    };
+    let best =
+        others.iter().filter(better).min_by(|a, b| a.percentile_ms.mean.total_cmp(&b.percentile_ms.mean));
+    best.map_or_else(String::new, |best| {
+        format!("Weights that are {} do better than those planned with.\n", best.name)
+    })
 }
 
 fn lost_node(plan: &Plan, lost: &LostNode) -> String {
@@ -330,7 +344,7 @@ fn lost_node(plan: &Plan, lost: &LostNode) -> String {
         return "There is no other: until it is back, no job is answered. At least one node to spare is needed.\n"
             .to_owned();
     }
-    let load = number(lost.load * 100.0);
+    let load = share(lost.load);
     let left = count(lost.nodes_left);
     let mut out = match &lost.percentile_ms {
         None => format!(
@@ -456,6 +470,11 @@ fn seconds(seconds: f64) -> String {
         seconds if seconds < 172_800.0 => format!("{} h", number(seconds / 3600.0)),
         seconds => format!("{} days", number(seconds / 86_400.0)),
     }
+}
+
+/// A share in percent.
+fn share(share: f64) -> String {
+    digits(share * 100.0, 3)
 }
 
 /// A number with four digits that matter.
