@@ -219,3 +219,14 @@ impl Buffers {
         }
     }
 }
+
+/// Whether a connection could not be opened because this machine lacks something: a node is not to blame, and
+/// another one would not help.
+pub(crate) fn is_want(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS))
+}
+
+/// Whether all ports towards a node are taken: it is not to blame, and another one would help.
+pub(crate) fn is_out_of_ports(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EADDRNOTAVAIL)
+}

@@ -146,10 +146,15 @@ impl Worker {
                 Some(Duration::ZERO)
             };
             let wait = self.core.record.as_ref().map_or(wait, |record| record.borrow().wait(wait));
-            if let Err(error) = self.poll.poll(&mut events, wait)
-                && error.kind() != io::ErrorKind::Interrupted
-            {
-                tracing::error!(worker = self.core.worker, %error, "epoll");
+            match self.poll.poll(&mut events, wait) {
+                // What has happened since comes with the next events, and before timers that are due: after a stop
+                // (SIGSTOP) answers that are there must not count as late.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    self.core.clock.update();
+                    continue;
+                }
+                Err(error) => tracing::error!(worker = self.core.worker, %error, "epoll"),
+                Ok(()) => {}
             }
             self.core.clock.update();
             let mut is_called = false;

@@ -32,6 +32,8 @@ pub(super) fn settings(p: &mut Problems, t: &mut Table<'_>) -> Settings {
         percent(p, t, "error_penalty", settings.error_penalty_percent, 0.0..=100.0);
     settings.dispatchers =
         t.or(p, "dispatchers", u64::from(settings.dispatchers), |v, p| v.integer(p, 0..=1000)) as u16;
+    settings.affinity =
+        t.or(p, "affinity", u64::from(settings.affinity), |v, p| v.integer(p, 0..=1000)) as u16;
     settings.report_expiry = t.or(p, "report_expiry", settings.report_expiry, longer_than_nothing);
     settings.choices = t.or(p, "choices", u64::from(settings.choices), |v, p| v.integer(p, 1..=16)) as u8;
     settings.phase = t.or(p, "phase", settings.phase, longer_than_nothing);

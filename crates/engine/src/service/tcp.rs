@@ -13,7 +13,7 @@ use mio::net::TcpStream;
 use slab::Slab;
 
 use crate::core::{Core, READ_MAX, READS_PER_TURN};
-use crate::io::{Io, Pending, Received};
+use crate::io::{self, Io, Pending, Received};
 use crate::pool::Waiting;
 use crate::service::http::{self, Exchange, Peer, Readiness, source_key};
 use crate::snapshot::{ProxyVersion, Service, TcpSpec};
@@ -250,7 +250,7 @@ impl Relays {
         let pool_index = connection.pool as usize;
         let now = core.now();
         let pool = &mut core.pools[pool_index];
-        let key = if pool.spec.scheduler.policy.hashes() { source_key(relay.peer.ip()) } else { 0 };
+        let key = if pool.spec.scheduler.hashes() { source_key(relay.peer.ip()) } else { 0 };
         match pool.scheduler.pick(now, &Job { key, avoid: &connection.tried, ..Job::default() }) {
             Ok(node) => {
                 connection.node = Some(node);
@@ -282,7 +282,7 @@ impl Relays {
         let Placing::Connection(connection) = &mut relay.job else { return true };
         let now = core.now();
         let pool = &mut core.pools[connection.pool as usize];
-        let key = if pool.spec.scheduler.policy.hashes() { source_key(relay.peer.ip()) } else { 0 };
+        let key = if pool.spec.scheduler.hashes() { source_key(relay.peer.ip()) } else { 0 };
         match pool.scheduler.pick(now, &Job { key, avoid: &connection.tried, ..Job::default() }) {
             Ok(node) => {
                 connection.node = Some(node);
@@ -318,6 +318,9 @@ impl Relays {
                 relay.node = Some(End { io, readable: false, read_closed: false });
                 relay.is_connecting = true;
                 core.set_timer(token, timeout);
+            }
+            Err(error) if io::is_want(&error) || io::is_out_of_ports(&error) => {
+                self.node_failed(core, index, Outcome::Cancelled);
             }
             Err(_) => self.node_failed(core, index, Outcome::Refused),
         }

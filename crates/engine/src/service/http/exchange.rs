@@ -13,6 +13,7 @@ use super::log::Entry;
 use super::reply::Reply;
 use super::{Http, NONE, route};
 use crate::core::Core;
+use crate::io;
 use crate::pool::Waiting;
 use crate::snapshot::Service;
 use crate::token::{Kind, Token};
@@ -150,7 +151,7 @@ impl Http {
         }
         let pool = &mut core.pools[pool_index];
         pool.budget.count_job(now);
-        let key = if pool.spec.scheduler.policy.hashes() {
+        let key = if pool.spec.scheduler.hashes() {
             match pool.spec.scheduler.policy {
                 evener_scheduler::Policy::SourceHash => route::source_key(client_ip),
                 _ => route::key(&pool.spec.hash_key, request, bytes, client_ip),
@@ -309,16 +310,12 @@ impl Http {
             Ok(link) => self.exchanges[index].link = link,
             Err(error) => {
                 tracing::debug!(node = %node, %error, "connect");
-                match error.raw_os_error() {
-                    // Not the node's fault, and another one would not help.
-                    Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS) => {
-                        core.pools[pool_index].stats(core.worker).no_node.add(1);
-                        self.answer(core, index, Reply::NO_DESCRIPTOR)
-                    }
-                    // All ports towards this node are taken.
-                    Some(libc::EADDRNOTAVAIL) => self.node_failed(core, index, Outcome::Cancelled, true),
-                    _ => self.node_failed(core, index, Outcome::Refused, true),
+                if io::is_want(&error) {
+                    core.pools[pool_index].stats(core.worker).no_node.add(1);
+                    return self.answer(core, index, Reply::NO_DESCRIPTOR);
                 }
+                let outcome = if io::is_out_of_ports(&error) { Outcome::Cancelled } else { Outcome::Refused };
+                self.node_failed(core, index, outcome, true);
             }
         }
     }

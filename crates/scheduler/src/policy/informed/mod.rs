@@ -218,6 +218,10 @@ impl Algorithm for Informed {
         self.ranking.pick(pick)
     }
 
+    fn score(&self, nodes: &Nodes, node: NodeId, now: Time) -> Option<f64> {
+        self.ranking.score(nodes, node, now)
+    }
+
     fn placed(&mut self, nodes: &Nodes, node: NodeId, now: Time) {
         let insight = self.ranking.measure_mut();
         insight.others.placed(nodes.typical.mean_nanos(now).unwrap_or(0));
