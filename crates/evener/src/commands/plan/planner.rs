@@ -19,6 +19,9 @@ const LOADS: [f64; 12] = [0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.76, 0.82, 0.87, 0.91,
 /// The same for a short look.
 const QUICK_LOADS: [f64; 5] = [0.25, 0.5, 0.7, 0.85, 0.95];
 
+/// The share of logs put together from parts of the log that must meet the goal to be sure of it.
+const SURE: f64 = 0.95;
+
 /// As the director does by default: every two seconds; three failures are one too many.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
@@ -119,7 +122,7 @@ impl Planner<'_> {
                 nodes: counts.total(),
                 kinds: kinds(self.nodes, counts, &weights),
                 load: rounded(self.load(counts)),
-                policies_that_meet: self.named(|index| outcomes[index].meets(&self.goal)),
+                policies_that_meet: self.labels(&self.that_meet(outcomes)),
             });
         }
         let (winner, counts) = match given {
@@ -139,6 +142,8 @@ impl Planner<'_> {
             },
         };
         let outcomes = self.on(&counts, &weights);
+        // Of those that cannot be told apart, the one that was named first.
+        let winner = self.as_good(&outcomes, winner).into_iter().fold(winner, usize::min);
         let outcome = &outcomes[winner];
         plan.recommended = Some(Recommended {
             policy: self.contenders[winner].label.clone(),
@@ -147,7 +152,7 @@ impl Planner<'_> {
             percentile_ms: outcome.percentile_ms,
             mean_ms: estimate(&outcome.samples, |sample| sample.mean_ms),
             utilisation: rounded(outcome.utilisation()),
-            as_good: self.as_good(&outcomes, winner),
+            as_good: self.labels(&self.as_good(&outcomes, winner)),
         });
         plan.met = plan.given.as_ref().is_none_or(|given| !given.policies_that_meet.is_empty());
         plan.on_these_nodes = self.capacities(&counts, &weights, &outcomes);
@@ -234,8 +239,12 @@ impl Planner<'_> {
 
     /// The fastest that meets the goal.
     fn best(&self, outcomes: &[Outcome]) -> Option<usize> {
-        let meets = self.buildable().filter(|index| outcomes[*index].meets(&self.goal));
+        let meets = self.that_meet(outcomes).into_iter();
         meets.min_by(|a, b| outcomes[*a].percentile_ms.mean.total_cmp(&outcomes[*b].percentile_ms.mean))
+    }
+
+    fn that_meet(&self, outcomes: &[Outcome]) -> Vec<usize> {
+        self.buildable().filter(|index| outcomes[*index].meets(&self.goal)).collect()
     }
 
     /// Policies that can be had.
@@ -243,15 +252,12 @@ impl Planner<'_> {
         (0..self.contenders.len()).filter(|index| !self.contenders[*index].is_central())
     }
 
-    fn named(&self, wanted: impl Fn(usize) -> bool) -> Vec<String> {
-        self.buildable()
-            .filter(|index| wanted(*index))
-            .map(|index| self.contenders[index].label.clone())
-            .collect()
+    fn labels(&self, contenders: &[usize]) -> Vec<String> {
+        contenders.iter().map(|index| self.contenders[*index].label.clone()).collect()
     }
 
     /// Policies whose difference to the winner, seed by seed, may be chance.
-    fn as_good(&self, outcomes: &[Outcome], winner: usize) -> Vec<String> {
+    fn as_good(&self, outcomes: &[Outcome], winner: usize) -> Vec<usize> {
         let same = |index: usize| {
             let pairs = outcomes[index].samples.iter().zip(&outcomes[winner].samples);
             let differences: Vec<f64> = pairs.map(|(a, b)| a.percentile_ms - b.percentile_ms).collect();
@@ -259,7 +265,8 @@ impl Planner<'_> {
                 difference.mean == 0.0 || difference.low.is_some_and(|low| low <= 0.0)
             })
         };
-        self.named(|index| index != winner && outcomes[index].meets(&self.goal) && same(index))
+        let others = self.that_meet(outcomes).into_iter();
+        others.filter(|index| *index != winner && same(*index)).collect()
     }
 
     /// Up to which rate each policy meets the goal on these nodes.
@@ -425,28 +432,72 @@ impl Planner<'_> {
 
     /// How far the answer depends on which log it was.
     fn certainty(&mut self, counts: &Counts, weights: &[u16], winner: usize) -> Certainty {
-        let trials: Vec<Trial> = (0..u64::from(self.effort.redraws))
-            .map(|redraw| {
-                let seed = self.effort.seed.wrapping_add(redraw);
-                let arrivals = self.log.redrawn(seed, self.goal.load);
-                let nodes = self.nodes.groups(counts, weights);
-                let scenario = Arc::new(Scenario { nodes, ..self.scenario(&arrivals) });
-                Trial { scenario, dispatch: self.contenders[winner].dispatch.clone(), seed }
-            })
+        let logs: Vec<(u64, Arrivals)> = (0..u64::from(self.effort.redraws))
+            .map(|redraw| self.effort.seed.wrapping_add(redraw))
+            .map(|seed| (seed, self.log.redrawn(seed, self.goal.load)))
             .collect();
-        let samples = self.runner.run("logs redrawn", &trials);
+        let samples = self.redrawn(&logs, counts, weights, winner);
         let mut all: Vec<f64> = samples.iter().map(|sample| sample.percentile_ms).collect();
         all.sort_by(f64::total_cmp);
         // Of 40, the second and the last but one: 95 % lie between.
         let cut = all.len() / 40;
-        let met =
-            samples.iter().filter(|sample| sample.lost == 0 && sample.percentile_ms <= self.goal.within_ms);
+        let met = self.met(&samples);
         Certainty {
             redraws: self.effort.redraws,
-            met: met.count() as u32,
+            met,
             low_ms: all.get(cut).copied().map(rounded),
             high_ms: all.len().checked_sub(cut + 1).and_then(|place| all.get(place)).copied().map(rounded),
+            nodes_to_be_sure: if self.is_sure(met) {
+                Some(counts.total())
+            } else {
+                self.sure_with(&logs, counts, weights, winner)
+            },
         }
+    }
+
+    /// Nodes with which nearly all of these logs meet the goal, if more than there are.
+    fn sure_with(
+        &mut self,
+        logs: &[(u64, Arrivals)],
+        counts: &Counts,
+        weights: &[u16],
+        winner: usize,
+    ) -> Option<u32> {
+        let open = self.nodes.open(counts);
+        let max = open.saturating_add(self.effort.nodes_max.saturating_sub(counts.total()));
+        let mut search = Search::new(open.saturating_add(1), max);
+        while let Some(open) = search.next() {
+            let samples = self.redrawn(logs, &self.nodes.with(open), weights, winner);
+            let met = self.met(&samples);
+            search.tell(open, self.is_sure(met));
+        }
+        search.found().map(|open| self.nodes.with(open).total())
+    }
+
+    fn redrawn(
+        &mut self,
+        logs: &[(u64, Arrivals)],
+        counts: &Counts,
+        weights: &[u16],
+        winner: usize,
+    ) -> Vec<Sample> {
+        let trial = |(seed, arrivals): &(u64, Arrivals)| {
+            let nodes = self.nodes.groups(counts, weights);
+            let scenario = Arc::new(Scenario { nodes, ..self.scenario(arrivals) });
+            Trial { scenario, dispatch: self.contenders[winner].dispatch.clone(), seed: *seed }
+        };
+        let trials: Vec<Trial> = logs.iter().map(trial).collect();
+        self.runner.run("logs redrawn", &trials)
+    }
+
+    /// How many of them met the goal.
+    fn met(&self, samples: &[Sample]) -> u32 {
+        let meets = |sample: &&Sample| sample.lost == 0 && sample.percentile_ms <= self.goal.within_ms;
+        samples.iter().filter(meets).count() as u32
+    }
+
+    fn is_sure(&self, met: u32) -> bool {
+        f64::from(met) >= SURE * f64::from(self.effort.redraws)
     }
 
     fn run(&mut self, stage: &str, cases: &[Case<'_>]) -> Vec<Outcome> {

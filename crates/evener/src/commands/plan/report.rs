@@ -151,6 +151,8 @@ pub(super) struct Certainty {
     pub(super) met: u32,
     pub(super) low_ms: Option<f64>,
     pub(super) high_ms: Option<f64>,
+    /// Nodes with which at least 95 % of them meet it.
+    pub(super) nodes_to_be_sure: Option<u32>,
 }
 
 /// A figure with six digits: what comes after them is noise.
@@ -252,10 +254,15 @@ fn answer(plan: &Plan) -> String {
         if !best.as_good.is_empty() {
             out.push_str(&format!("As good as far as can be told: {}.\n", listed(&best.as_good)));
         }
-        let of_logs =
-            plan.certainty.as_ref().is_some_and(|certainty| 10 * certainty.met < 9 * certainty.redraws);
-        if of_logs || best.percentile_ms.high.is_some_and(|high| high > plan.goal.within_ms) {
-            out.push_str("That is close to the limit (see below): one node more is safer.\n");
+        match plan.certainty.as_ref().map(|certainty| certainty.nodes_to_be_sure) {
+            Some(Some(nodes)) if nodes > best.nodes => {
+                out.push_str(&format!("That is close to the limit: {nodes} nodes are safer (see below).\n"));
+            }
+            Some(None) => out.push_str("It is not sure, and more nodes do not make it so (see below).\n"),
+            _ if best.percentile_ms.high.is_some_and(|high| high > plan.goal.within_ms) => {
+                out.push_str("The interval reaches beyond the limit: more --seeds say more.\n");
+            }
+            _ => {}
         }
     }
     out
@@ -399,7 +406,13 @@ fn how_sure(plan: &Plan, certainty: &Certainty) -> String {
         ),
         _ => String::new(),
     };
-    seeds + &spread
+    let sure = match (certainty.nodes_to_be_sure, &plan.recommended) {
+        (Some(nodes), Some(best)) if nodes > best.nodes => {
+            format!("With {nodes} nodes, at least 95 % of them do.\n")
+        }
+        _ => String::new(),
+    };
+    seeds + &spread + &sure
 }
 
 fn label(policy: &str, is_bound: bool) -> String {
