@@ -369,7 +369,8 @@ impl Planner<'_> {
     fn lose_one(&mut self, counts: &Counts, weights: &[u16], winner: usize) -> LostNode {
         let lost = self.nodes.strongest(counts).map_or(0, |kind| kind + 1);
         let Some(less) = self.nodes.less_one(counts) else {
-            return LostNode { kind: lost, ..LostNode::default() };
+            let spare = self.spare(counts, weights, winner);
+            return LostNode { kind: lost, nodes_for_one_to_spare: spare, ..LostNode::default() };
         };
         let load = self.load(&less);
         let arrivals = self.planned.clone();

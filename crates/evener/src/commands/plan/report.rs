@@ -348,8 +348,7 @@ fn better_weights(rows: &[WeightsPlan]) -> String {
 
 fn lost_node(plan: &Plan, lost: &LostNode) -> String {
     if lost.nodes_left == 0 {
-        return "There is no other: until it is back, no job is answered. At least one node to spare is needed.\n"
-            .to_owned();
+        return format!("There is no other: until it is back, no job is answered.\n{}", spare(lost));
     }
     let load = share(lost.load);
     let left = count(lost.nodes_left);
@@ -371,12 +370,15 @@ fn lost_node(plan: &Plan, lost: &LostNode) -> String {
             jobs_text(jobs)
         ));
     }
+    out + &spare(lost)
+}
+
+fn spare(lost: &LostNode) -> String {
     match lost.nodes_for_one_to_spare {
-        Some(_) if lost.meets => out.push_str("So there is one to spare.\n"),
-        Some(nodes) => out.push_str(&format!("To meet the goal without it: {nodes} nodes in all.\n")),
-        None => {}
+        Some(_) if lost.meets => "So there is one to spare.\n".to_owned(),
+        Some(nodes) => format!("To meet the goal without it: {nodes} nodes in all.\n"),
+        None => String::new(),
     }
-    out
 }
 
 fn jobs_text(jobs: &Estimate) -> String {
