@@ -49,6 +49,29 @@ fn as_many_nodes_are_needed_as_the_formula_says() {
 }
 
 #[test]
+fn waiting_in_the_log_is_not_planned_for_twice() {
+    // A log of one core, 60 % in use: its times have waiting in them, 25 ms on average instead of 10 ms.
+    let (mut random, mut at, mut free, mut text) = (Random::new(23), 0.0_f64, 0.0_f64, String::new());
+    for _ in 0..20_000 {
+        at += random.exponential() / 60.0;
+        free = free.max(at) + random.exponential() * MEAN_S;
+        writeln!(text, "{at:.6},{:.4}", (free - at) * 1e3).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let log = file(folder.path(), "waited.csv", &text);
+    let goal =
+        ["--within", "100ms", "--percentile", "95", "--quick", "--policies", "random", "--nodes", "count=1"];
+    let plan = json(&log, &goal);
+    assert_eq!(plan["work"]["from"], "quiet");
+    let mean = plan["work"]["mean_ms"].as_f64().unwrap();
+    assert!((mean / 10.0 - 1.0).abs() < 0.05, "{mean}");
+    // The same core takes as long as it took: ln 20 times the mean of M/M/1.
+    let expected = 20_f64.ln() * 1e3 / (100.0 - 60.0);
+    let found = plan["recommended"]["percentile_ms"]["mean"].as_f64().unwrap();
+    assert!((found / expected - 1.0).abs() < 0.15, "{found} ms, expected {expected} ms");
+}
+
+#[test]
 fn the_text_is_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let goal = ["--within", "60ms", "--percentile", "95", "--load", "1.5"];
