@@ -29,13 +29,15 @@ pub(super) struct Signs {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Excess {
     mean: f64,
+    count: f64,
     fed_at: Time,
 }
 
 impl Excess {
     pub(super) fn feed(&mut self, now: Time, jobs: f64, tuning: &Tuning) {
         self.mean = self.at(now, tuning);
-        self.mean += (jobs - self.mean) / tuning.jobs_recent;
+        self.count = (self.count + 1.0).min(tuning.jobs_recent);
+        self.mean += (jobs - self.mean) / (self.count + 3.0).min(tuning.jobs_recent);
         self.fed_at = now;
     }
 

@@ -24,10 +24,10 @@ impl Default for Tuning {
 /// How much a job itself counts where nodes are idle …
 const OWN_PART_MAX: f64 = 1.0;
 /// … and where none ever is.
-const OWN_PART_MIN: f64 = 0.4;
+const OWN_PART_MIN: f64 = 0.3;
 /// Up to how many jobs on a node, in the mean, it counts wholly, and by how much less with each further one.
 const JOBS_FEW: f64 = 0.3;
-const PART_PER_JOB: f64 = 0.35;
+const PART_PER_JOB: f64 = 0.4;
 
 impl Tuning {
     /// The nearest that makes sense: whatever a file says, scores must be numbers.
