@@ -22,9 +22,9 @@ fn last_to_a(nodes: &str, script: &str, picks: usize) -> usize {
 #[test]
 fn a_slow_node_gets_less() {
     let learn = rounds("pick pick pick ok:a@40ms ok:b@10ms ok:c@10ms wait:50ms", 200);
-    // One in nine to the node that takes four times as long.
+    // About one in nine to the node that takes four times as long, and fewer just after it was late.
     let picks = last_to_a("a=1 b=1 c=1", &format!("{learn} pick*27"), 27);
-    assert!((2..=4).contains(&picks), "{picks}");
+    assert!((1..=4).contains(&picks), "{picks}");
 }
 
 #[test]
