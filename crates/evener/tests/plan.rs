@@ -138,6 +138,7 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let good = poisson(folder, 300, 100.0);
+    let years = file(folder, "years.csv", "0.5,1\n50030000.5,1\n");
     let timed = format!("{} 0.010\n", line(1));
     let damaged = file(folder, "damaged.log", &format!("{timed}{timed}1.2.3.4 - - [10/Oct/2"));
     let untimed = file(folder, "untimed.log", &format!("{0}\n{0}\n", line(1)));
@@ -155,8 +156,10 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
         (&untimed, &[], &["untimed.log:1: no time at the end", "$request_time", "%D", "evener run --record"]),
         (&untimed_json, &[], &["untimed.json: it does not say how long", "$request_time"]),
         (&good, &[], &["p99.5 needs 2000 jobs, and there are 300", "a longer log", "--percentile"]),
+        (&years, &["--load", "0.5"], &["years.csv: at 0.5 times its load it would last 3.173 years"]),
         (&good, &["--nodes", "core=2"], &["--nodes 'core=2'", "`core`", "count=4,cores=2"]),
         (&good, &["--nodes", "cores=0"], &["--nodes: node[0].cores: expected an integer of 1 or more"]),
+        (&good, &["--nodes", "count=4000000000", "--nodes", "count=4000000000"], &["--nodes-max is 1000"]),
         (&good, &["--nodes", "speed=-1"], &["node[0].speed"]),
         (&good, &["--nodes", "cores=1", "--nodes", "cores=2"], &["more than one kind has no `count`"]),
         (&good, &["--nodes", toml], &["nodes.toml:3:1", "`core`"]),

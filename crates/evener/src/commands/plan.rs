@@ -28,6 +28,9 @@ const JOBS_MAX: usize = 200_000;
 /// The same for a short look.
 const QUICK_JOBS_MAX: usize = 20_000;
 
+/// The longest that a log may last at the load that is planned for: three years.
+const SECONDS_MAX: f64 = 1e8;
+
 /// Response times that must lie above a percentile in a run; with fewer it is little more than the worst of them.
 const ABOVE_MIN: f64 = 10.0;
 
@@ -102,7 +105,7 @@ pub(crate) struct PlanCommand {
 impl PlanCommand {
     pub(crate) fn run(self) -> anyhow::Result<Status> {
         let nodes = Nodes::parse(&self.nodes).map_err(Wrong)?;
-        check(&nodes).map_err(Wrong)?;
+        check(&nodes, self.nodes_max).map_err(Wrong)?;
         let contenders = contenders(&self.policies).map_err(Wrong)?;
         let jobs_max = if self.quick { QUICK_JOBS_MAX } else { JOBS_MAX };
         let log = log::read(&self.file, self.pool.clone(), self.service_times, jobs_max).map_err(Wrong)?;
@@ -142,6 +145,14 @@ impl PlanCommand {
     }
 
     fn check_length(&self, log: &Log) -> Result<(), String> {
+        if log.seconds / self.load > SECONDS_MAX {
+            return Err(format!(
+                "{}: at {} times its load it would last {} years: take a shorter log, or a higher --load",
+                self.file.display(),
+                self.load,
+                number(log.seconds / self.load / (365.0 * 86_400.0))
+            ));
+        }
         let needed = (ABOVE_MIN / (1.0 - self.percentile / 100.0)).round() as usize;
         if log.simulated_jobs() >= needed {
             return Ok(());
@@ -295,10 +306,16 @@ fn work(log: &Log, asked: ServiceTimes) -> String {
 }
 
 /// What the simulator says against the nodes.
-fn check(nodes: &Nodes) -> Result<(), String> {
+fn check(nodes: &Nodes, nodes_max: u32) -> Result<(), String> {
     let counts = nodes.given().unwrap_or_else(|| nodes.with(1));
-    if counts.total() == 0 {
+    let total: u64 = counts.0.iter().map(|count| u64::from(*count)).sum();
+    if total == 0 {
         return Err("--nodes: there are none: every `count` is 0".to_owned());
+    }
+    if total > u64::from(nodes_max) {
+        return Err(format!(
+            "--nodes: {total} nodes, and --nodes-max is {nodes_max}: say more there, 10000 at the most"
+        ));
     }
     // One of each, so that none is left out.
     let one_of_each = nodes::Counts(vec![1; nodes.kinds.len()]);

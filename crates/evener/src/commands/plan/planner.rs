@@ -25,6 +25,9 @@ const SURE: f64 = 0.95;
 /// As the director does by default: every two seconds; three failures are one too many.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
+/// Of a log that lasts longer, the begin is enough to see a node die.
+const DEATH_MAX: Duration = Duration::from_secs(86_400);
+
 /// What is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Goal {
@@ -411,19 +414,20 @@ impl Planner<'_> {
     fn death(&mut self, less: &Counts, weights: &[u16], winner: usize, kind: usize) -> (Estimate, Estimate) {
         let mut groups = self.nodes.groups(less, weights);
         let strongest = &self.nodes.kinds[kind];
-        let half = end(&self.planned) / 2;
+        let duration = end(&self.planned).min(DEATH_MAX);
         groups.push(NodeGroup {
             cores: strongest.cores,
             concurrency: strongest.concurrency,
             speed: strongest.speed,
             weight: weights[kind],
-            faults: vec![Fault { what: Failure::Dead, from: half, to: None }],
+            faults: vec![Fault { what: Failure::Dead, from: duration / 2, to: None }],
             ..NodeGroup::default()
         });
         let scenario = Scenario {
             nodes: groups,
             dispatchers: Dispatchers { check_every: Some(CHECK_EVERY), ..Dispatchers::default() },
             patience: Patience { retries: 1, ..Patience::default() },
+            duration,
             ..self.scenario(&self.planned)
         };
         let samples = self.runner.run("a node dies", &self.trials(&Arc::new(scenario), winner));
