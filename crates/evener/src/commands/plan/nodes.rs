@@ -189,20 +189,16 @@ impl Counts {
 
 fn inline(text: &str) -> Result<Kind, String> {
     // The same keys and words as in a file.
-    toml::from_str::<Document>(&format!("node = [{{ {text} }}]"))
-        .ok()
-        .and_then(|document| document.node.into_iter().next())
-        .map_or_else(|| Err(inline_error(text)), Ok)
-}
-
-fn inline_error(text: &str) -> String {
-    let message = match toml::from_str::<Document>(&format!("node = [{{ {text} }}]")) {
+    let wrong = match toml::from_str::<Document>(&format!("node = [{{ {text} }}]")) {
+        Ok(mut document) => match (document.node.pop(), document.node.is_empty()) {
+            (Some(kind), true) => return Ok(kind),
+            _ => "expected one kind of node".to_owned(),
+        },
         Err(error) => error.message().to_owned(),
-        Ok(_) => "expected one kind of node".to_owned(),
     };
-    format!(
-        "--nodes '{text}': {message} (such as 'count=4,cores=2,speed=1,weight=1'; the kind without `count` is sought)"
-    )
+    Err(format!(
+        "--nodes '{text}': {wrong} (such as 'count=4,cores=2,speed=1,weight=1'; the kind without `count` is sought)"
+    ))
 }
 
 fn file(path: &Path) -> Result<Vec<Kind>, String> {
