@@ -145,7 +145,7 @@ fn the_quick_start_runs() {
     rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
     child.wait().unwrap();
     let said = fs::read_to_string(folder.path().join("output")).unwrap();
-    for expected in ["one\n", "two\n", "pool nodes (weighted-least-jobs)", "placed on 127.0.0.1:"] {
+    for expected in ["one\n", "two\n", "pool nodes (informed)", "placed on 127.0.0.1:"] {
         assert!(said.contains(expected), "{expected:?} is missing: {said}");
     }
 }

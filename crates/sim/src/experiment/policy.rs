@@ -94,7 +94,19 @@ struct Options {
     slow_start: Option<Duration>,
     #[serde(alias = "panic_threshold")]
     panic_threshold: Option<u8>,
+    tuning: Option<TuningOptions>,
     eject: Option<Eject>,
+}
+
+/// What `informed` goes by: not for the director, but to see what each is good for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct TuningOptions {
+    jobs_steady: Option<f64>,
+    jobs_recent: Option<f64>,
+    errors: Option<f64>,
+    cap: Option<f64>,
+    memory_s: Option<f64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -223,6 +235,20 @@ impl Options {
         if let Some(percent) = self.panic_threshold {
             settings.panic_percent = within("panic-threshold", percent, 0, 100)?;
             said.push(format!("panic {percent} %"));
+        }
+        if let Some(tuning) = &self.tuning {
+            let mut set = |key, from: Option<f64>, to: &mut f64| {
+                if let Some(number) = from {
+                    *to = within(key, number, 0.0, 1e9)?;
+                    said.push(format!("{} {number}", key.trim_start_matches("tuning.")));
+                }
+                Ok(())
+            };
+            set("tuning.jobs-steady", tuning.jobs_steady, &mut settings.tuning.jobs_steady)?;
+            set("tuning.jobs-recent", tuning.jobs_recent, &mut settings.tuning.jobs_recent)?;
+            set("tuning.errors", tuning.errors, &mut settings.tuning.errors)?;
+            set("tuning.cap", tuning.cap, &mut settings.tuning.cap)?;
+            set("tuning.memory-s", tuning.memory_s, &mut settings.tuning.memory_s)?;
         }
         Ok(said)
     }
