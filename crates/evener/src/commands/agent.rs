@@ -29,7 +29,7 @@ use crate::output::Status;
   evener agent --once --source 'program = { run = [\"/usr/local/bin/health\"] }'
   evener agent -c /etc/evener/agent.toml --once --json | jq .report.jobs")]
 pub(crate) struct Agent {
-    /// A file with a table [agent] that says what to measure
+    /// A file with a table `[agent]` that says what to measure
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Ask this too, as in a table [[agent.source]]: connections, mysql, redis, memcached, nginx, json, prometheus
