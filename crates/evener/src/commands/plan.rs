@@ -63,7 +63,7 @@ pub(crate) struct PlanCommand {
     /// The load to plan for, times that of the log
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     load: f64,
-    /// A kind of node, such as count=4,cores=2,speed=0.8,weight=3,concurrency=8, or a TOML file with [[node]]; may be said
+    /// A kind of node, such as count=4,cores=2,speed=0.8,weight=3,concurrency=8, or a TOML file with `[[node]]`; may be said
     /// several times. Of the kind without `count`, else of the last, it is found out how many are needed. Speed 1 is that of
     /// the nodes that the log is from
     #[arg(long, value_name = "KIND|FILE", default_value = "cores=1")]
