@@ -18,7 +18,7 @@ fn a_short_file_gets_defaults() {
     let pool = &config.pools[0];
     assert_eq!(pool.nodes[0].weight.value(), 5);
     assert_eq!(pool.nodes[1].name, "10.0.0.2:80");
-    assert_eq!(pool.scheduler.policy.name(), "weighted-least-jobs");
+    assert_eq!(pool.scheduler.policy.name(), "informed");
     assert!(config.admin.is_none());
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
 }
