@@ -4,49 +4,40 @@
 #[allow(unreachable_pub, reason = "the fuzzers use it too")]
 mod invariants;
 
-use proptest::prelude::*;
+#[path = "../../../fuzz/src/corpus.rs"]
+#[allow(unreachable_pub, reason = "the tests of several crates use it")]
+mod corpus;
 
-fn replay(target: &str, check: fn(&[u8])) {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/").to_owned() + target;
-    let mut files = 0;
-    for entry in std::fs::read_dir(&folder).expect("the corpus is committed") {
-        let path = entry.expect("a readable folder").path();
-        let bytes = std::fs::read(&path).expect("a readable file");
-        println!("{}", path.display());
-        check(&bytes);
-        files += 1;
-    }
-    assert!(files >= 5, "{folder} has {files} files: part of the corpus is missing");
-}
+use proptest::prelude::*;
 
 #[test]
 fn necp_messages() {
-    replay("necp", invariants::necp);
+    corpus::replay("necp", 5, invariants::necp);
 }
 
 #[test]
 fn necp_sessions() {
-    replay("necp_session", invariants::necp_session);
+    corpus::replay("necp_session", 5, invariants::necp_session);
 }
 
 #[test]
 fn agent_check_answers() {
-    replay("agent_check", invariants::agent_check);
+    corpus::replay("agent_check", 5, invariants::agent_check);
 }
 
 #[test]
 fn orca_headers() {
-    replay("orca", invariants::orca);
+    corpus::replay("orca", 5, invariants::orca);
 }
 
 #[test]
 fn json_bodies() {
-    replay("json", invariants::json);
+    corpus::replay("json", 5, invariants::json);
 }
 
 #[test]
 fn datagrams() {
-    replay("datagram", invariants::datagram);
+    corpus::replay("datagram", 5, invariants::datagram);
 }
 
 /// Pieces that reports are made of, in every dialect that is text.

@@ -4,16 +4,11 @@
 #[allow(unreachable_pub, reason = "the fuzzer uses it too")]
 mod recordings;
 
+#[path = "../../../fuzz/src/corpus.rs"]
+#[allow(unreachable_pub, reason = "the tests of several crates use it")]
+mod corpus;
+
 #[test]
 fn recordings_are_read_or_refused() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/recording");
-    let mut files = 0;
-    for entry in std::fs::read_dir(folder).expect("the corpus is committed") {
-        let path = entry.expect("a readable folder").path();
-        let bytes = std::fs::read(&path).expect("a readable file");
-        println!("{}", path.display());
-        recordings::recording(&bytes);
-        files += 1;
-    }
-    assert!(files >= 10, "{folder} has {files} files: part of the corpus is missing");
+    corpus::replay("recording", 10, recordings::recording);
 }
