@@ -2,6 +2,8 @@
 //!
 //! With `BLESS=1` what is printed is written to `tests/plan/`.
 
+mod json;
+
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -180,31 +182,14 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
 
 #[test]
 fn every_name_of_the_json_is_explained() {
-    fn names(value: &Value, into: &mut Vec<String>) {
-        match value {
-            Value::Object(object) => {
-                for (name, value) in object {
-                    into.push(name.clone());
-                    names(value, into);
-                }
-            }
-            Value::Array(values) => values.iter().for_each(|value| names(value, into)),
-            _ => {}
-        }
-    }
     let folder = tempfile::tempdir().unwrap();
     let goal = ["--within", "60ms", "--percentile", "95", "--quick", "--seeds", "2"];
     let nodes = ["--nodes", "count=1,cores=2", "--nodes", "count=1"];
     let plan = json(&poisson(folder.path(), 1000, 50.0), &[&goal[..], &nodes].concat());
-    let mut all = Vec::new();
-    names(&plan, &mut all);
+    let all = json::names(&plan);
     assert!(all.len() > 80, "{plan}");
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/planning.md");
-    let guide = fs::read_to_string(guide).unwrap();
-    let guide = guide.split("## For machines").nth(1).unwrap();
-    for name in all {
-        assert!(guide.contains(&format!("\"{name}\"")) || guide.contains(&format!("`{name}`")), "{name}");
-    }
+    json::assert_explained(&all, &fs::read_to_string(guide).unwrap());
 }
 
 /// The start of a line of a combined log, all but the time that the job took.

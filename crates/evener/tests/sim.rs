@@ -2,6 +2,8 @@
 //!
 //! With `BLESS=1` what is printed is written to `tests/sim/`.
 
+mod json;
+
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -113,26 +115,9 @@ fn commands_of_the_guide_run() {
 
 #[test]
 fn every_name_of_the_json_is_explained() {
-    fn names(value: &Value, into: &mut Vec<String>) {
-        match value {
-            Value::Object(object) => {
-                for (name, value) in object {
-                    into.push(name.clone());
-                    names(value, into);
-                }
-            }
-            Value::Array(values) => values.iter().for_each(|value| names(value, into)),
-            _ => {}
-        }
-    }
-    let guide = fs::read_to_string(root().join(GUIDE)).unwrap();
-    let guide = guide.split("## For machines").nth(1).unwrap();
-    let mut all = Vec::new();
-    names(&serde_json::from_str(&sim(&[&tiny(), "--json"])).unwrap(), &mut all);
+    let all = json::names(&serde_json::from_str(&sim(&[&tiny(), "--json"])).unwrap());
     assert!(all.contains(&"p99_9_ms".to_string()));
-    for name in all {
-        assert!(guide.contains(&format!("\"{name}\"")) || guide.contains(&format!("`{name}`")), "{name}");
-    }
+    json::assert_explained(&all, &fs::read_to_string(root().join(GUIDE)).unwrap());
 }
 
 #[test]
