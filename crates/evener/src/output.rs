@@ -81,6 +81,21 @@ pub(crate) fn ms(value: Option<f64>) -> String {
     }
 }
 
+/// Columns of a line that is written anew, at the most: it must not break.
+const LINE_WIDTH: usize = 78;
+
+/// Writes a line of standard error anew; what does not fit is cut off. Standard error that takes no more is no
+/// reason to stop.
+pub(crate) fn rewrite_line(line: &str) {
+    let line = fitted(line);
+    let mut out = io::stderr().lock();
+    let _ = write!(out, "\r{line:LINE_WIDTH$}\r{line}").and_then(|()| out.flush());
+}
+
+fn fitted(line: &str) -> String {
+    line.chars().take(LINE_WIDTH).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,5 +105,10 @@ mod tests {
         let shown: Vec<_> = [0.1234, 12.34, 123.4, 1_234.5, 12_345.0].map(|value| ms(Some(value))).into();
         assert_eq!(shown, ["0.12 ms", "12.3 ms", "123 ms", "1.23 s", "12.3 s"]);
         assert_eq!(ms(None), "-");
+    }
+
+    #[test]
+    fn a_long_line_does_not_break() {
+        assert_eq!(fitted(&"n".repeat(200)).len(), LINE_WIDTH);
     }
 }

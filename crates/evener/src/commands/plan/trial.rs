@@ -1,6 +1,6 @@
 //! Runs on several threads, and what of each is needed.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -9,8 +9,7 @@ use std::time::Instant;
 
 use evener_sim::{Dispatch, Estimate, Scenario, simulate};
 
-/// Columns of the line that tells how far it is.
-const WIDTH: usize = 78;
+use crate::output;
 
 /// A run to do.
 #[derive(Clone, Debug)]
@@ -43,14 +42,13 @@ pub(super) struct Runner {
     begun: Instant,
     /// Runs done.
     done: usize,
-    /// None if nobody looks.
-    line: Option<io::Stderr>,
+    /// Nobody looks.
+    silent: bool,
 }
 
 impl Runner {
     pub(super) fn new(threads: usize, percentile: f64) -> Runner {
-        let line = io::stderr().is_terminal().then(io::stderr);
-        Runner { threads, percentile, begun: Instant::now(), done: 0, line }
+        Runner { threads, percentile, begun: Instant::now(), done: 0, silent: !io::stderr().is_terminal() }
     }
 
     /// Does the runs, in an order that nobody sees.
@@ -84,20 +82,18 @@ impl Runner {
 
     /// What it comes to is not known before; so it is told what is being done, and for how long.
     fn show(&mut self, stage: &str, done: usize, total: usize) {
-        let Some(out) = &mut self.line else { return };
-        let line = format!(
-            "plan: {stage}: {done} of {total} runs; {} in all, {} s",
-            self.done,
-            self.begun.elapsed().as_secs()
-        );
-        let line: String = line.chars().take(WIDTH).collect();
-        // Standard error that takes no more is no reason to stop.
-        let _ = write!(out, "\r{line:WIDTH$}\r{line}").and_then(|()| out.flush());
+        if !self.silent {
+            let seconds = self.begun.elapsed().as_secs();
+            output::rewrite_line(&format!(
+                "plan: {stage}: {done} of {total} runs; {} in all, {seconds} s",
+                self.done
+            ));
+        }
     }
 
-    pub(super) fn clear(&mut self) {
-        if let Some(out) = self.line.as_mut().filter(|_| self.done > 0) {
-            let _ = write!(out, "\r{:WIDTH$}\r", "").and_then(|()| out.flush());
+    pub(super) fn clear(&self) {
+        if !self.silent && self.done > 0 {
+            output::rewrite_line("");
         }
     }
 }

@@ -1,16 +1,15 @@
 //! How far an experiment is, on a line of standard error that is written anew.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use evener_sim::Progress;
 
+use crate::output;
+
 /// How often the line is written between runs.
 pub(super) const INTERVAL: Duration = Duration::from_millis(500);
-
-/// Columns of the line at the most: it must not break.
-const WIDTH: usize = 78;
 
 /// A line that says how far it is, and how long it takes; on a terminal only.
 #[derive(Debug)]
@@ -31,22 +30,16 @@ impl ProgressLine {
         let now = Instant::now();
         if !self.silent && self.shown.is_none_or(|shown| now - shown >= INTERVAL / 2) {
             self.shown = Some(now);
-            write(&line(&self.name, progress, now - self.begun));
+            output::rewrite_line(&line(&self.name, progress, now - self.begun));
         }
         ControlFlow::Continue(())
     }
 
     pub(super) fn clear(&self) {
         if self.shown.is_some() {
-            write("");
+            output::rewrite_line("");
         }
     }
-}
-
-/// Standard error that takes no more is no reason to stop.
-fn write(line: &str) {
-    let mut out = io::stderr().lock();
-    let _ = write!(out, "\r{line:WIDTH$}\r{line}").and_then(|()| out.flush());
 }
 
 fn line(name: &str, progress: Progress, elapsed: Duration) -> String {
@@ -57,7 +50,7 @@ fn line(name: &str, progress: Progress, elapsed: Duration) -> String {
         let left = elapsed.mul_f64((1.0 - progress.share) / progress.share);
         line += &format!(", {} left", rough(left));
     }
-    line.chars().take(WIDTH).collect()
+    line
 }
 
 /// A time as one says it.
@@ -78,11 +71,5 @@ mod tests {
         let progress = Progress { done: 5, total: 20, share: 0.25 };
         let shown = line("two-choices", progress, Duration::from_secs(10));
         assert_eq!(shown, "two-choices: 5 of 20 runs, 25 %, 31 s left");
-    }
-
-    #[test]
-    fn a_long_name_does_not_break_the_line() {
-        let progress = Progress { done: 0, total: 20, share: 0.0 };
-        assert_eq!(line(&"n".repeat(200), progress, Duration::ZERO).len(), WIDTH);
     }
 }
