@@ -576,10 +576,8 @@ impl<'a> World<'a> {
         let Copy { picked, at, report, .. } = *self.tasks.copy(copy);
         self.release(copy, outcome);
         self.tasks.close(copy);
-        let task = self.tasks.get_mut(id);
-        let dispatcher = task.dispatcher;
         if let Some(report) = report {
-            self.reported(Some(dispatcher), at, report);
+            self.reported(Some(self.tasks.get(id).dispatcher), at, report);
         }
         let task = self.tasks.get_mut(id);
         if !task.ended {
@@ -598,9 +596,7 @@ impl<'a> World<'a> {
         } else {
             self.tasks.sweep(id);
         }
-        if self.dispatchers.iter().any(|dispatcher| dispatcher.queued > 0) {
-            self.place_waiting();
-        }
+        self.place_waiting();
     }
 
     /// Tells the scheduler that an attempt is over for it.
