@@ -1,0 +1,14 @@
+//! Whom a director and its agents believe: shared keys, and certificates.
+//!
+//! [`Keys`] are read from a file that nobody else may read. [`server_config`] and [`client_config`] make TLS of three
+//! files, the same on both sides: each shows a certificate, and takes the other's only from one authority.
+
+mod error;
+mod file;
+mod keys;
+mod tls;
+
+pub use error::TrustError;
+pub use keys::{Key, Keys, SECRET_BYTES_MIN};
+pub use rustls;
+pub use tls::{TlsFiles, client_config, server_config};

@@ -1,0 +1,129 @@
+//! TLS in which both sides show a certificate: who gets through, and who is refused.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use evener_trust::rustls::pki_types::ServerName;
+use evener_trust::rustls::{ClientConnection, Connection, ServerConnection};
+use evener_trust::{TlsFiles, client_config, server_config};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+/// An authority that signs certificates into a folder.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let mut params = CertificateParams::new([]).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.self_signed(&key).expect("signed").pem();
+        Authority { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// The files of one side, which believes `believed`.
+    fn side(&self, folder: &Path, name: &str, believed: &Authority) -> TlsFiles {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new([name.to_owned()]).expect("a name");
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed").pem();
+        let write = |what: &str, text: &str| {
+            let path = folder.join(format!("{name}.{what}"));
+            fs::write(&path, text).expect("written");
+            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+            path
+        };
+        TlsFiles {
+            certificate: write("crt", &certificate),
+            key: write("key", &key.serialize_pem()),
+            ca: write("ca", &believed.pem),
+        }
+    }
+}
+
+/// Lets both sides speak until neither has anything to say.
+fn shake_hands(client: &TlsFiles, server: &TlsFiles, name: &'static str) -> Result<(), String> {
+    let name = ServerName::try_from(name).expect("a name");
+    let client = ClientConnection::new(client_config(client).expect("good"), name).expect("begun");
+    let server = ServerConnection::new(server_config(server).expect("good")).expect("begun");
+    let (mut client, mut server) = (Connection::from(client), Connection::from(server));
+    for _ in 0..10 {
+        pass(&mut client, &mut server)?;
+        pass(&mut server, &mut client)?;
+    }
+    assert!(!client.is_handshaking() && !server.is_handshaking());
+    Ok(())
+}
+
+fn pass(from: &mut Connection, to: &mut Connection) -> Result<(), String> {
+    let mut bytes = Vec::new();
+    while from.wants_write() {
+        from.write_tls(&mut bytes).expect("to memory");
+    }
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        to.read_tls(&mut rest).expect("from memory");
+        to.process_new_packets().map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+#[test]
+fn sides_of_one_authority_believe_each_other() {
+    let (folder, ours) = (folder(), Authority::new());
+    let client = ours.side(folder.path(), "agent", &ours);
+    let server = ours.side(folder.path(), "director", &ours);
+    assert_eq!(shake_hands(&client, &server, "director"), Ok(()));
+}
+
+#[test]
+fn who_has_a_certificate_of_another_authority_or_name_is_refused() {
+    let (folder, ours, other) = (folder(), Authority::new(), Authority::new());
+    let client = ours.side(folder.path(), "agent", &ours);
+    let server = ours.side(folder.path(), "director", &ours);
+    let stranger = other.side(folder.path(), "stranger", &ours);
+    let impostor = other.side(folder.path(), "impostor", &ours);
+    let refused = shake_hands(&stranger, &server, "director").expect_err("a stranger");
+    assert!(refused.starts_with("invalid peer certificate"), "{refused}");
+    let refused = shake_hands(&client, &impostor, "impostor").expect_err("an impostor");
+    assert!(refused.starts_with("invalid peer certificate"), "{refused}");
+    let refused = shake_hands(&client, &server, "elsewhere").expect_err("another name");
+    assert!(refused.contains("not valid for name"), "{refused}");
+}
+
+#[test]
+fn files_that_are_of_no_use_are_told() {
+    let (folder, ours) = (folder(), Authority::new());
+    let good = ours.side(folder.path(), "agent", &ours);
+    let other = ours.side(folder.path(), "other", &ours);
+    let told = |files: TlsFiles| {
+        let [server, client] = [
+            server_config(&files).err().map(|e| e.to_string()),
+            client_config(&files).err().map(|e| e.to_string()),
+        ];
+        assert_eq!(server, client);
+        server.expect("refused").replace(&format!("{}/", folder.path().display()), "")
+    };
+    assert_eq!(
+        told(TlsFiles { certificate: good.key.clone(), ..good.clone() }),
+        "agent.key: expected certificates as PEM"
+    );
+    assert_eq!(
+        told(TlsFiles { key: good.ca.clone(), ..good.clone() }),
+        "agent.ca: expected a private key as PEM"
+    );
+    let none = PathBuf::from("none");
+    assert!(told(TlsFiles { ca: none, ..good.clone() }).starts_with("none: No such file"));
+    assert!(
+        told(TlsFiles { key: other.key, ..good.clone() })
+            .starts_with("agent.crt: not with the key of other.key")
+    );
+    fs::set_permissions(&good.key, Permissions::from_mode(0o644)).expect("set");
+    assert!(told(good).contains("chmod 600 agent.key"));
+}
