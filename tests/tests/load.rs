@@ -50,7 +50,7 @@ fn statements_that_run_are_the_jobs_of_mariadb() {
     let password = mariadb.password_file("secret");
     let source = |password: &str| {
         format!(
-            "[[agent.source]]\nmysql = {{ address = \"{}\", user = \"evener\", password-file = \"{password}\" }}\n",
+            "[[agent.source]]\nmysql = {{ address = \"{}\", user = \"evener\", password_file = \"{password}\" }}\n",
             mariadb.address
         )
     };
@@ -70,7 +70,7 @@ fn a_password_that_is_wrong_is_told() {
     let password = mariadb.password_file("wrong");
     let output = run(&format!(
         "[[agent.source]]\nname = \"database\"\nrequired = true\n\
-         mysql = {{ address = \"{}\", user = \"evener\", password-file = \"{}\" }}\n",
+         mysql = {{ address = \"{}\", user = \"evener\", password_file = \"{}\" }}\n",
         mariadb.address,
         password.display()
     ));
@@ -88,7 +88,7 @@ fn clients_are_the_jobs_of_redis() {
     let redis = Server::redis();
     let password = redis.password_file("secret");
     let source = format!(
-        "[[agent.source]]\nredis = {{ address = \"{}\", password-file = \"{}\" }}\n",
+        "[[agent.source]]\nredis = {{ address = \"{}\", password_file = \"{}\" }}\n",
         redis.address,
         password.display()
     );

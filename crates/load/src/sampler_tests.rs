@@ -5,7 +5,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A node without a host's load, so that what sources say is all that there is.
 fn settings(sources: &str) -> Settings {
     let text = format!(
-        "cpu = {{ factor = 0 }}\nnetwork = {{ factor = 0 }}\nmemory = {{ stall-max = 0 }}\n{sources}"
+        "cpu = {{ factor = 0 }}\nnetwork = {{ factor = 0 }}\nmemory = {{ stall_max = 0 }}\n{sources}"
     );
     toml::from_str(&text).expect("valid settings")
 }
@@ -22,9 +22,9 @@ fn at(seconds: u32) -> Time {
 #[tokio::test]
 async fn a_report_says_what_the_sources_say_together() {
     let one =
-        program("echo jobs=3; echo load=0.25; echo credits=9; echo latency-ms=5; echo jobs-per-s=1", "");
+        program("echo jobs=3; echo load=0.25; echo credits=9; echo latency_ms=5; echo jobs_per_s=1", "");
     let other = program(
-        "echo jobs=4; echo load=0.5; echo credits=7; echo latency-ms=3; echo jobs-per-s=2",
+        "echo jobs=4; echo load=0.5; echo credits=7; echo latency_ms=3; echo jobs_per_s=2",
         "factor = 0.5",
     );
     let mut sampler = Sampler::start(&settings(&(one + &other)), at(0));

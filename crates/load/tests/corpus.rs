@@ -45,7 +45,7 @@ const REAL: [&str; 8] = [
     include_str!("fixtures/host/proc/self/net/dev"),
     include_str!("fixtures/host/proc/pressure/io"),
     "0.35 0.41 0.54 4/148 10011\n",
-    "jobs=3\nhealth=80\nlatency-ms=2.5\n",
+    "jobs=3\nhealth=80\nlatency_ms=2.5\n",
     "$5\r\nhello\r\n+OK\r\n",
     "running{model=\"m\"}\nrunning{model=\"m\",x=\"\\\"\"} 2\nrunning_total 7\n",
 ];

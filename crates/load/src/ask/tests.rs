@@ -110,7 +110,7 @@ async fn a_number_that_counts_up_says_how_fast() {
     let [first, second, third] = pages.map(|page| &*page.leak());
     let address = server(Box::leak(Box::new([first, second, third]))).await;
     let mut metric = asker(&format!(
-        "prometheus = {{ url = \"http://{address}/\", metric = \"total\", says = \"jobs-per-s\", rate = true, scale = 0.5 }}"
+        "prometheus = {{ url = \"http://{address}/\", metric = \"total\", says = \"jobs_per_s\", rate = true, scale = 0.5 }}"
     ));
     let mut rates = Vec::new();
     for second in [0, 2, 3] {
@@ -165,7 +165,7 @@ async fn what_a_program_prints_is_the_answer() {
 
 #[tokio::test]
 async fn an_exit_status_is_the_answer_where_that_is_said() {
-    let more = ", answer = \"exit-status\"";
+    let more = ", answer = \"exit_status\"";
     let health =
         |answer: Result<Answer, String>| answer.map(|answer| answer.health.map(|health| health.value()));
     assert_eq!(health(ask(&mut shell("exit 42", more)).await), Ok(Some(42)));

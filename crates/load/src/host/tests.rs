@@ -114,7 +114,7 @@ fn a_speed_that_is_configured_goes_before_the_drivers() {
         host.look(seconds(1)).readings.network
     };
     assert!(second("").iter().all(|interface| interface.share.is_none()), "nobody knows a speed");
-    let known = second("network = { interfaces = [\"eth0\"], speed-mbit-per-s = { eth0 = 10 } }");
+    let known = second("network = { interfaces = [\"eth0\"], speed_mbit_per_s = { eth0 = 10 } }");
     assert_eq!(known.len(), 1);
     assert_eq!(known[0].share, Some(0.0));
 }

@@ -22,7 +22,7 @@ pub struct Answer {
 
 /// Names of what can be said, as programs and the configuration write them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Field {
     /// Jobs on the node.
     Jobs,
@@ -46,9 +46,9 @@ impl Field {
         ("load", Field::Load),
         ("health", Field::Health),
         ("credits", Field::Credits),
-        ("jobs-per-s", Field::JobsPerS),
-        ("errors-per-s", Field::ErrorsPerS),
-        ("latency-ms", Field::LatencyMs),
+        ("jobs_per_s", Field::JobsPerS),
+        ("errors_per_s", Field::ErrorsPerS),
+        ("latency_ms", Field::LatencyMs),
     ];
 
     fn named(name: &[u8]) -> Option<Field> {
@@ -72,7 +72,7 @@ pub enum AnswerError {
     Line(String),
     /// A key that means nothing.
     #[error(
-        "\"{0}\" means nothing; known are jobs, load, health, credits, jobs-per-s, errors-per-s, latency-ms"
+        "\"{0}\" means nothing; known are jobs, load, health, credits, jobs_per_s, errors_per_s, latency_ms"
     )]
     Key(String),
     /// A value that its key cannot have.
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn lines_say_more() {
         let text =
-            b"jobs=12\nload = 0.5\n\nhealth=80\ncredits=3.9\njobs-per-s=10\nerrors-per-s=0\nlatency-ms=2.5\n";
+            b"jobs=12\nload = 0.5\n\nhealth=80\ncredits=3.9\njobs_per_s=10\nerrors_per_s=0\nlatency_ms=2.5\n";
         let answer = Answer {
             jobs: Some(12),
             load: Some(0.5),

@@ -18,7 +18,7 @@ use value::{expected, period};
 
 /// What is measured, how often, and how much each part counts.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Settings {
     /// Time from one sample to the next.
     #[serde(deserialize_with = "period")]
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Cgroup {
 
 /// Load of the CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Cpu {
     /// How much it counts.
     pub factor: Factor,
@@ -105,7 +105,7 @@ pub struct Cpu {
 
 /// What says how much waits when the CPUs are in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum CpuSource {
     /// The queue of the scheduler and its average: knows how many wait, and is up to a minute behind.
     #[default]
@@ -116,7 +116,7 @@ pub enum CpuSource {
 
 /// Load of the network.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Network {
     /// How much it counts. A packet's wait is short beside a job: a tenth, unless jobs are mostly transfers.
     pub factor: Factor,
@@ -134,7 +134,7 @@ impl Default for Network {
 
 /// Use of disks.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Disk {
     /// How much the busiest disk's share of busy time counts. What is busy may still have room: nothing.
     pub factor: Factor,
@@ -150,7 +150,7 @@ impl Default for Disk {
 
 /// Use of memory, and the guard against the want of it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Memory {
     /// How much the share in use counts. A database takes its memory at the start: nothing.
     pub factor: Factor,
@@ -166,7 +166,7 @@ impl Default for Memory {
 
 /// Open files, and the guard against the want of them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Descriptors {
     /// Up to this share in use, health does not suffer. 1: no guard.
     pub used_max: Share,
@@ -180,7 +180,7 @@ impl Default for Descriptors {
 
 /// How a health comes of a load.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Health {
     /// The load at which health is 1.
     pub load_max: Positive,

@@ -54,7 +54,7 @@ pub enum Ask {
 
 /// Established connections of a local port: `connections = { port = 3306 }`
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Connections {
     /// The port.
     pub port: NonZeroU16,
@@ -65,7 +65,7 @@ pub struct Connections {
 
 /// `Threads_running` without our own: `mysql = { address = "127.0.0.1:3306", user = "evener" }`
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Mysql {
     /// Where it listens.
     pub address: Address,
@@ -77,7 +77,7 @@ pub struct Mysql {
 
 /// `connected_clients` without our own: `redis = { address = "127.0.0.1:6379" }`
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Redis {
     /// Where it listens.
     pub address: Address,
@@ -89,7 +89,7 @@ pub struct Redis {
 
 /// A number in a JSON document: `json = { url = "http://127.0.0.1/status", pointer = "/queue/length" }`
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Json {
     /// Where the document is.
     pub url: Url,
@@ -108,7 +108,7 @@ pub struct Json {
 
 /// A sum of samples: `prometheus = { url = "http://127.0.0.1:8000/metrics", metric = "requests_running" }`
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Prometheus {
     /// Where the metrics are.
     pub url: Url,
@@ -128,7 +128,7 @@ pub struct Prometheus {
 
 /// A program whose output or exit status is the answer: `program = { run = ["/usr/local/bin/health"] }`
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub struct Program {
     /// The program and its arguments; there is no shell between.
     pub run: Words,
@@ -139,7 +139,7 @@ pub struct Program {
 
 /// What of a program is the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum ProgramAnswer {
     /// What it prints: its health, or lines of `key=value`. Its exit status must be 0.
     #[default]
@@ -150,7 +150,7 @@ pub enum ProgramAnswer {
 
 /// A source as it is written: one of its last eight keys is there.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
 struct RawSource {
     name: Option<String>,
     service: Option<String>,

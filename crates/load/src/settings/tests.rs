@@ -20,15 +20,15 @@ fn everything_can_be_said() {
         [network]
         factor = 0.5
         interfaces = ["eth0"]
-        speed-mbit-per-s = { eth0 = 1000 }
+        speed_mbit_per_s = { eth0 = 1000 }
         [disk]
         devices = ["sda"]
         [memory]
-        stall-max = 0.1
+        stall_max = 0.1
         [descriptors]
-        used-max = 0.5
+        used_max = 0.5
         [health]
-        load-max = 2
+        load_max = 2
         [[source]]
         connections = { port = 80, less = 1 }
         [[source]]
@@ -37,7 +37,7 @@ fn everything_can_be_said() {
         timeout = "500ms"
         interval = "5s"
         required = true
-        mysql = { address = "/run/mysqld/mysqld.sock", user = "evener", password-file = "/etc/evener/mysql" }
+        mysql = { address = "/run/mysqld/mysqld.sock", user = "evener", password_file = "/etc/evener/mysql" }
         [[source]]
         redis = { address = "[::1]:6379" }
         [[source]]
@@ -50,7 +50,7 @@ fn everything_can_be_said() {
         prometheus = { url = "http://[::1]/metrics", metric = 'running{model="m"}' }
         [[source]]
         factor = 2
-        program = { run = ["/bin/true"], answer = "exit-status" }
+        program = { run = ["/bin/true"], answer = "exit_status" }
     "#;
     let settings = read(text).expect("valid");
     let names: Vec<_> = settings.sources.iter().map(|source| source.name.as_str()).collect();
@@ -81,9 +81,9 @@ fn what_cannot_be_is_refused_with_what_was_expected() {
         ("cgroup = \"/../etc\"", "expected \"own\", \"none\" or a path"),
         ("cpu = { factor = -1 }", "expected a number from 0"),
         ("cpu = { factor = nan }", "expected a number from 0"),
-        ("memory = { stall-max = 20 }", "expected a number from 0 to 1"),
-        ("health = { load-max = 0 }", "expected a number above 0"),
-        ("network = { speed-mbit-per-s = { eth0 = 0 } }", "nonzero"),
+        ("memory = { stall_max = 20 }", "expected a number from 0 to 1"),
+        ("health = { load_max = 0 }", "expected a number above 0"),
+        ("network = { speed_mbit_per_s = { eth0 = 0 } }", "nonzero"),
         ("[[source]]\nname = \"x\"", "expected one of connections, mysql"),
         ("[[source]]\nnginx = \"http://a/\"\nmemcached = \"a:1\"", "expected one of connections, mysql"),
         ("[[source]]\nconnections = { port = 0 }", "nonzero"),
