@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use evener_model::Time;
+use evener_model::{Event, Time};
 use evener_scheduler::{NodeView, Placement};
-use mio::Waker;
 
+use crate::bell::{Bell, Calls};
 use crate::snapshot::{PoolId, Snapshot};
 
 /// What a worker is asked to do. Commands are carried out in the order they were sent,
@@ -23,8 +23,11 @@ pub enum Command {
         /// Whose scheduler.
         pool: PoolId,
         /// What happened.
-        event: evener_model::Event,
+        event: Event,
     },
+    /// The same for many at once, in order: for reports, which come from all nodes in every period. One list
+    /// serves all workers.
+    Events(Arc<[(PoolId, Event)]>),
     /// Tell what the pool's scheduler holds of its nodes.
     Inspect {
         /// Which pool.
@@ -72,7 +75,7 @@ pub struct Explanation {
 pub struct WorkerHandle {
     /// `None` only while it is dropped.
     commands: Option<Sender<Command>>,
-    waker: Arc<Waker>,
+    bell: Arc<Bell>,
     thread: std::thread::JoinHandle<()>,
 }
 
@@ -80,8 +83,7 @@ impl Drop for WorkerHandle {
     /// A worker whose handle is gone ends: it cuts off what is open.
     fn drop(&mut self) {
         self.commands = None;
-        // A failed wake-up means that the worker is gone already.
-        let _ = self.waker.wake();
+        self.bell.ring(Calls::COMMANDS);
     }
 }
 
@@ -90,18 +92,19 @@ pub(crate) type CommandQueue = Receiver<Command>;
 
 impl WorkerHandle {
     pub(crate) fn new(
-        waker: Arc<Waker>,
+        bell: Arc<Bell>,
         spawn: impl FnOnce(CommandQueue) -> io::Result<std::thread::JoinHandle<()>>,
     ) -> io::Result<WorkerHandle> {
         let (commands, queue) = mpsc::channel();
-        Ok(WorkerHandle { commands: Some(commands), waker, thread: spawn(queue)? })
+        Ok(WorkerHandle { commands: Some(commands), bell, thread: spawn(queue)? })
     }
 
     /// Asks the worker for something. A worker that has ended ignores it.
+    ///
+    /// Cheap: only the first of many commands that a worker has not come to yet wakes it.
     pub fn send(&self, command: Command) {
         if self.commands.as_ref().is_some_and(|commands| commands.send(command).is_ok()) {
-            // A failed wake-up means that the worker is gone.
-            let _ = self.waker.wake();
+            self.bell.ring(Calls::COMMANDS);
         }
     }
 

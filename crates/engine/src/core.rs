@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evener_model::{NodeId, Outcome, Time};
-use mio::{Registry, Waker};
+use mio::Registry;
 
 use crate::access_log::LogSink;
+use crate::bell::{Bell, Calls};
 use crate::clock::Clock;
 use crate::io::Buffers;
 use crate::listener::Listener;
@@ -41,8 +42,8 @@ pub(crate) struct Core {
     /// Where what schedulers are told and choose is recorded.
     pub(crate) record: Option<SharedSink>,
     pub(crate) random: Random,
-    /// All workers', for waking those that wait for a node.
-    pub(crate) wakers: Arc<[Arc<Waker>]>,
+    /// All workers', for calling those that wait for a node.
+    pub(crate) bells: Arc<[Arc<Bell>]>,
     /// Finishing: no new jobs on old connections.
     pub(crate) draining: bool,
 }
@@ -72,8 +73,7 @@ impl Core {
             self.again.push(Token::new(Kind::Pool, pool_index));
         }
         for worker in pool.spec.waiting.others(self.worker) {
-            // A worker that is gone waits for nothing.
-            let _ = self.wakers[worker].wake();
+            self.bells[worker].ring(Calls::FREED);
         }
     }
 

@@ -5,6 +5,7 @@
 //! [`Command`]s; it never touches a job's bytes.
 
 mod access_log;
+mod bell;
 mod clock;
 mod command;
 mod core;

@@ -95,6 +95,12 @@ impl Placer {
         }
     }
 
+    /// As [`Scheduler::members`].
+    #[inline]
+    pub(crate) fn members(&self) -> usize {
+        self.scheduler.members()
+    }
+
     /// As [`Scheduler::nodes`].
     pub(crate) fn nodes(&self, now: Time) -> impl Iterator<Item = NodeView> + '_ {
         self.scheduler.nodes(now)

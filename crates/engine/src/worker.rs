@@ -9,10 +9,11 @@ use std::sync::mpsc::TryRecvError;
 use std::thread;
 use std::time::Duration;
 
-use evener_model::Time;
-use mio::{Events, Poll, Waker};
+use evener_model::{Event, Time};
+use mio::{Events, Poll};
 
 use crate::access_log::LogSink;
+use crate::bell::{Bell, Calls};
 use crate::clock::Clock;
 use crate::command::{Command, CommandQueue, Explanation, PoolView, WorkerHandle};
 use crate::core::{Core, HEADROOM, READ_MAX, Random};
@@ -32,6 +33,8 @@ const EVENTS_MAX: usize = 1024;
 const ACCEPTS_PER_TURN: usize = 64;
 /// The clock is read once for so many events.
 const EVENTS_PER_CLOCK: usize = 16;
+/// Commands carried out before connections get their turn.
+const COMMANDS_PER_TURN: usize = 1024;
 /// When no descriptor or memory is left, accepting is tried again after this.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// An idle client of a draining worker may still send a request for so long, at the most.
@@ -55,23 +58,23 @@ pub fn start(
     let polls = (0..workers)
         .map(|_| {
             let poll = Poll::new()?;
-            let waker = Arc::new(Waker::new(poll.registry(), Token::new(Kind::Worker, 0).into())?);
-            Ok((poll, waker))
+            let bell = Arc::new(Bell::new(poll.registry(), Token::new(Kind::Worker, 0).into())?);
+            Ok((poll, bell))
         })
         .collect::<io::Result<Vec<_>>>()?;
-    let wakers: Arc<[Arc<Waker>]> = polls.iter().map(|(_, waker)| Arc::clone(waker)).collect();
+    let bells: Arc<[Arc<Bell>]> = polls.iter().map(|(_, bell)| Arc::clone(bell)).collect();
     polls
         .into_iter()
         .zip(sinks)
         .zip(records)
         .enumerate()
-        .map(|(number, (((poll, waker), sink), record))| {
-            let wakers = Arc::clone(&wakers);
+        .map(|(number, (((poll, bell), sink), record))| {
+            let bells = Arc::clone(&bells);
             let mut seeds = Random::new(seed ^ number as u64);
-            WorkerHandle::new(waker, |commands| {
+            WorkerHandle::new(bell, |commands| {
                 thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
                     let sinks = (sink, record);
-                    let worker = Worker::new(poll, number, workers, seeds.next(), sinks, wakers, commands);
+                    let worker = Worker::new(poll, number, workers, seeds.next(), sinks, bells, commands);
                     match worker {
                         Ok(worker) => worker.run(),
                         Err(error) => tracing::error!(worker = number, %error, "worker did not start"),
@@ -91,6 +94,8 @@ struct Worker {
     pools: HashMap<PoolId, usize>,
     listeners: HashMap<ListenerId, usize>,
     commands: CommandQueue,
+    /// What the worker is called for and has not come to.
+    calls: Calls,
     /// When what is still open is cut off.
     drain_until: Option<Time>,
 }
@@ -102,7 +107,7 @@ impl Worker {
         workers: usize,
         seed: u64,
         (log, record): (LogSink, Option<RecordSink>),
-        wakers: Arc<[Arc<Waker>]>,
+        bells: Arc<[Arc<Bell>]>,
         commands: CommandQueue,
     ) -> io::Result<Worker> {
         let clock = Clock::new();
@@ -119,7 +124,7 @@ impl Worker {
             log,
             record: record.map(|sink| Rc::new(RefCell::new(sink))),
             random: Random::new(seed),
-            wakers,
+            bells,
             draining: false,
         };
         Ok(Worker {
@@ -131,6 +136,7 @@ impl Worker {
             pools: HashMap::new(),
             listeners: HashMap::new(),
             commands,
+            calls: Calls::NONE,
             drain_until: None,
         })
     }
@@ -140,7 +146,7 @@ impl Worker {
         let mut due = Vec::new();
         let mut again = Vec::new();
         loop {
-            let wait = if self.core.again.is_empty() {
+            let wait = if self.core.again.is_empty() && self.calls == Calls::NONE {
                 self.core.timers.wait(self.core.now())
             } else {
                 Some(Duration::ZERO)
@@ -157,7 +163,6 @@ impl Worker {
                 Ok(()) => {}
             }
             self.core.clock.update();
-            let mut is_called = false;
             for (count, event) in events.iter().enumerate() {
                 if count % EVENTS_PER_CLOCK == EVENTS_PER_CLOCK - 1 {
                     self.core.clock.update();
@@ -175,7 +180,7 @@ impl Worker {
                     Kind::RelayClient => self.relays.client_ready(&mut self.core, token.index(), ready),
                     Kind::RelayNode => self.relays.node_ready(&mut self.core, token.index(), ready),
                     Kind::Listener => self.accept(token.index()),
-                    Kind::Worker => is_called = true,
+                    Kind::Worker => self.calls.add(self.core.bells[self.core.worker].answer()),
                     Kind::Pool => {}
                 }
             }
@@ -195,7 +200,7 @@ impl Worker {
             if let Some(record) = &self.core.record {
                 record.borrow_mut().advance(self.core.clock.now());
             }
-            if is_called && !self.obey() {
+            if !self.obey() {
                 return;
             }
             if self.drain_until.is_some() && self.is_drained() {
@@ -305,14 +310,21 @@ impl Worker {
         }
     }
 
-    /// Carries out what the control plane asks; `false` if it is gone.
+    /// Comes to what the worker is called for; `false` if the control plane is gone.
     fn obey(&mut self) -> bool {
-        // A wake-up may also say that another worker has freed a slot.
-        let pools: Vec<usize> = self.core.pools.iter().map(|(index, _)| index).collect();
-        for pool in pools {
-            self.place_waiting(pool);
+        let calls = std::mem::replace(&mut self.calls, Calls::NONE);
+        if calls.has(Calls::FREED) {
+            let pools: Vec<usize> = self.core.pools.iter().map(|(index, _)| index).collect();
+            for pool in pools {
+                self.place_waiting(pool);
+            }
         }
-        loop {
+        if !calls.has(Calls::COMMANDS) {
+            return true;
+        }
+        // Reports are weighed by their age.
+        self.core.clock.update();
+        for _ in 0..COMMANDS_PER_TURN {
             match self.commands.try_recv() {
                 Ok(command) => self.carry_out(command),
                 Err(TryRecvError::Empty) => return true,
@@ -324,18 +336,31 @@ impl Worker {
                 }
             }
         }
+        // Nobody will ring for those that are left.
+        self.calls.add(Calls::COMMANDS);
+        true
+    }
+
+    /// Tells a pool's scheduler what happened, and lets waiting jobs go on if that may have made room.
+    fn tell(&mut self, pool: PoolId, event: Event) {
+        let Some(&index) = self.pools.get(&pool) else { return };
+        let now = self.core.now();
+        let pool = &mut self.core.pools[index];
+        let members = pool.scheduler.members();
+        pool.scheduler.handle(now, event);
+        // What a node reports makes room only if that lets the node in again, which is seldom.
+        let makes_room = !matches!(event, Event::Report { .. }) || pool.scheduler.members() > members;
+        if makes_room && !pool.queue.is_empty() {
+            self.place_waiting(index);
+        }
     }
 
     fn carry_out(&mut self, command: Command) {
         let now = self.core.now();
         match command {
             Command::Apply(snapshot) => self.apply(&snapshot),
-            Command::Event { pool, event } => {
-                if let Some(&index) = self.pools.get(&pool) {
-                    self.core.pools[index].scheduler.handle(now, event);
-                    self.place_waiting(index);
-                }
-            }
+            Command::Event { pool, event } => self.tell(pool, event),
+            Command::Events(events) => events.iter().for_each(|&(pool, event)| self.tell(pool, event)),
             Command::Inspect { pool, reply } => {
                 if let Some(&index) = self.pools.get(&pool) {
                     let nodes = self.core.pools[index].scheduler.nodes(now).collect();

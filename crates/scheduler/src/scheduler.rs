@@ -186,6 +186,13 @@ impl Scheduler {
         Err(PickError::Full)
     }
 
+    /// How many nodes may be picked now, full ones included. Jobs that wait because all are full
+    /// need not look again before there are more, or a job has ended.
+    #[inline]
+    pub fn members(&self) -> usize {
+        self.nodes.members().len()
+    }
+
     /// The nodes as they are seen now, by id.
     pub fn nodes(&self, now: Time) -> impl Iterator<Item = NodeView> + '_ {
         self.nodes
