@@ -7,7 +7,6 @@
 //! `"EVNR" | u8 version = 1 | u8 0 | u16 length of the name | u64 stamp, µs since 1970 | name | reports as JSON | HMAC, 32 bytes`,
 //! big-endian.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use sha2::Sha256;
 use thiserror::Error;
 
 use crate::json::{self, NAME_BYTES_MAX, Said};
+use crate::stamps::{self, Stamps};
 
 /// Bytes of a datagram at the most: what passes an Ethernet, and tunnels on it, in one piece.
 pub const DATAGRAM_BYTES_MAX: usize = 1400;
@@ -37,11 +37,11 @@ impl Key {
         Key { keyed: Hmac::new_from_slice(secret).expect("HMAC takes keys of any length") }
     }
 
-    fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
+    pub(crate) fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
         self.keyed.clone().chain_update(message).finalize().into_bytes().into()
     }
 
-    fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+    pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         self.keyed.clone().chain_update(message).verify_slice(signature).is_ok()
     }
 }
@@ -78,8 +78,8 @@ impl Sender {
     /// [`TooLong`]: say it in several. Nothing is appended then.
     pub fn write(&mut self, unix: Duration, said: &[Said], out: &mut Vec<u8>) -> Result<(), TooLong> {
         let start = out.len();
-        // Two in the same microsecond, or a clock that was set back a little: the stamp still grows.
-        let stamp = micros(unix).max(self.last_stamp_micros.saturating_add(1));
+        let mut last_stamp_micros = self.last_stamp_micros;
+        let stamp = stamps::next(unix, &mut last_stamp_micros);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&[VERSION, 0]);
         out.extend_from_slice(&(self.node.len() as u16).to_be_bytes());
@@ -93,7 +93,7 @@ impl Sender {
         }
         let signature = self.key.sign(&out[start..]);
         out.extend_from_slice(&signature);
-        self.last_stamp_micros = stamp;
+        self.last_stamp_micros = last_stamp_micros;
         Ok(())
     }
 }
@@ -150,10 +150,7 @@ impl Dropped {
 #[derive(Debug)]
 pub struct Receiver {
     keys: Vec<Key>,
-    window: Duration,
-    nodes_max: usize,
-    /// The last stamp of each node.
-    stamps: BTreeMap<String, u64>,
+    stamps: Stamps,
     dropped: [u64; Dropped::ALL.len()],
 }
 
@@ -162,7 +159,7 @@ impl Receiver {
     /// at most `window`, of at most `nodes_max` nodes within that window.
     pub fn new(keys: Vec<Key>, window: Duration, nodes_max: usize) -> Receiver {
         let dropped = [0; Dropped::ALL.len()];
-        Receiver { keys, window, nodes_max, stamps: BTreeMap::new(), dropped }
+        Receiver { keys, stamps: Stamps::new(window, nodes_max), dropped }
     }
 
     /// The reports of a datagram that came at `unix`, the time since 1970, with their node's name.
@@ -202,27 +199,8 @@ impl Receiver {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Dropped::Form);
         }
-        let (now, window) = (micros(unix), micros(self.window));
-        if now.abs_diff(stamp) > window {
-            return Err(Dropped::Time);
-        }
-        if self.stamps.get(name).is_some_and(|&last| stamp <= last) {
-            return Err(Dropped::Replay);
-        }
-        if !self.stamps.contains_key(name) && self.stamps.len() >= self.nodes_max {
-            // What the window no longer lets in needs not be remembered. What it does is never forgotten: a
-            // recording would pass.
-            self.stamps.retain(|_, &mut last| now.saturating_sub(last) <= window);
-            if self.stamps.len() >= self.nodes_max {
-                return Err(Dropped::Crowded);
-            }
-        }
-        self.stamps.insert(name.to_owned(), stamp);
+        self.stamps.admit(unix, name, stamp)?;
         let said = json::parse(body).map_err(|_| Dropped::Reports)?;
         Ok(said.into_iter().map(|said| Said { node: Some(name.to_owned()), ..said }).collect())
     }
-}
-
-fn micros(unix: Duration) -> u64 {
-    u64::try_from(unix.as_micros()).unwrap_or(u64::MAX)
 }

@@ -13,3 +13,5 @@ pub mod necp;
 pub mod orca;
 pub mod pace;
 mod rng;
+pub mod signature;
+mod stamps;
