@@ -1,8 +1,8 @@
 //! The director: workers, and what outlives a configuration: ids, counters, what an operator set.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -13,10 +13,15 @@ use evener_engine::snapshot::{
 };
 use evener_engine::stats::{Histogram, ListenerStats, NodeStats, PerWorker, PoolStats};
 use evener_engine::{Command, Snapshot, WorkerHandle, log_channel, record_channel};
+use evener_feedback::controller::{Controller, Law};
+use evener_feedback::necp::{Exception, Forwarding};
+use evener_feedback::phase::{self, Phase};
 use evener_model::{Event, JobCounts, NodeId, Weight};
+use tokio::sync::Notify;
 
 use crate::access_log::LogWriter;
 use crate::config::{self, Bind, Config, Protocol};
+use crate::feedback::{Counters, Dialect, Index, Members, Told};
 use crate::inherit::Inherited;
 use crate::recording::{RecordTo, Recording};
 use crate::socket;
@@ -67,12 +72,26 @@ pub struct Director {
     pub(crate) log: LogWriter,
     recording: Option<Recording>,
     pub(crate) started: Instant,
+    pub(crate) reports: Counters,
+    /// Workers have not been told all yet.
+    pub(crate) reports_wait: Notify,
+    /// Nodes have joined or left.
+    pub(crate) members_changed: Notify,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 pub(crate) struct State {
+    /// As configured.
+    pub(crate) base: Config,
+    /// With the nodes that joined.
     pub(crate) config: Config,
+    pub(crate) members: Members,
+    pub(crate) index: Index,
+    /// What agents want their nodes to be spared, by address.
+    pub(crate) exceptions: BTreeMap<IpAddr, Vec<Exception>>,
+    /// What workers have not been told yet.
+    pub(crate) untold: Vec<(PoolId, Event)>,
     version: u64,
     next_id: u32,
     pub(crate) listeners: BTreeMap<String, ListenerState>,
@@ -93,8 +112,20 @@ pub(crate) struct PoolState {
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) stats: Arc<PerWorker<PoolStats>>,
     pub(crate) nodes: Vec<NodeState>,
+    places: HashMap<NodeId, usize>,
     gone: Vec<(NodeId, Instant)>,
     next_node: u32,
+    /// By [`Dialect::index`].
+    pub(crate) hears: [bool; Dialect::ALL.len()],
+    /// How long reports are believed.
+    pub(crate) expiry: Duration,
+    /// The time between reports.
+    pub(crate) phase: Duration,
+    /// What changes it, if that was asked for.
+    pub(crate) tuner: Option<Phase>,
+    pub(crate) controller: Controller,
+    /// The controller's answer, kept for its memory.
+    pub(crate) weights: Vec<(NodeId, Weight)>,
 }
 
 #[derive(Clone, Debug)]
@@ -105,6 +136,18 @@ pub(crate) struct NodeState {
     weight: Option<Weight>,
     pub(crate) draining: bool,
     pub(crate) up: bool,
+    /// What its agents said last.
+    pub(crate) told: Told,
+    /// Whether they said that it must get nothing.
+    pub(crate) refuses: bool,
+    /// Whether its agent has started the service; `None`: no agent speaks for it.
+    pub(crate) service: Option<bool>,
+    /// How packets are to reach it, as its agent said.
+    pub(crate) forwarding: Option<Forwarding>,
+    /// The weight that follows from reports, as the pool's controller has it.
+    pub(crate) wanted: Weight,
+    /// The same if jobs are placed by it.
+    pub(crate) steered: Option<Weight>,
     /// What the last health check said, and when.
     pub(crate) check: Option<(String, Instant)>,
     pub(crate) stats: Arc<PerWorker<NodeStats>>,
@@ -112,7 +155,13 @@ pub(crate) struct NodeState {
 }
 
 impl NodeState {
+    /// The weight by which jobs are placed.
     pub(crate) fn weight(&self) -> Weight {
+        self.steered.unwrap_or(self.base_weight())
+    }
+
+    /// The weight that was configured, or set by an operator since.
+    pub(crate) fn base_weight(&self) -> Weight {
         self.weight.unwrap_or(self.node.weight)
     }
 
@@ -177,8 +226,16 @@ impl Director {
             log,
             recording,
             started: Instant::now(),
+            reports: Counters::default(),
+            reports_wait: Notify::new(),
+            members_changed: Notify::new(),
             state: Mutex::new(State {
+                base: empty.clone(),
                 config: empty,
+                members: Members::default(),
+                index: Index::default(),
+                exceptions: BTreeMap::new(),
+                untold: Vec::new(),
                 version: 0,
                 next_id: 0,
                 listeners: BTreeMap::new(),
@@ -195,8 +252,15 @@ impl Director {
     /// # Errors
     /// Then nothing has changed.
     pub fn reload(&self, config: Config) -> Result<(), DirectorError> {
-        let mut state = self.state();
+        self.install(&mut self.state(), config)
+    }
+
+    /// Serves `base` and the nodes that have joined.
+    pub(crate) fn install(&self, state: &mut State, base: Config) -> Result<(), DirectorError> {
         let workers = self.workers.len();
+        let mut members = state.members.clone();
+        members.follow(&base);
+        let config = members.added_to(&base);
         if config.process.workers != workers {
             tracing::warn!(workers, "the number of workers changes only with a restart");
         }
@@ -205,7 +269,7 @@ impl Director {
         let mut pools = BTreeMap::new();
         for pool in &config.pools {
             let known = state.pools.get(&pool.name).cloned();
-            let known = known.unwrap_or_else(|| PoolState::new(PoolId(take_id(&mut next_id)), workers));
+            let known = known.unwrap_or_else(|| PoolState::new(PoolId(take_id(&mut next_id)), pool, workers));
             pools.insert(pool.name.clone(), known.follow(pool, workers)?);
         }
         let mut listeners = BTreeMap::new();
@@ -221,20 +285,32 @@ impl Director {
         }
         self.log.open(config.access_log.output.as_ref()).map_err(DirectorError::AccessLog)?;
         // From here on nothing can fail.
+        state.base = base;
         state.config = config;
+        state.members = members;
+        state.index = Index::new(&pools);
         state.sockets = sockets;
         state.pools = pools;
         state.listeners = listeners;
         state.next_id = next_id;
-        state.version += 1;
-        self.publish(&state);
+        self.publish(state);
         Ok(())
     }
 
     /// Hands the present state to all workers.
-    fn publish(&self, state: &State) {
+    pub(crate) fn publish(&self, state: &mut State) {
+        self.tell(state);
+        state.version += 1;
         let snapshot = Arc::new(state.snapshot(self.workers.len()));
         self.send(|| Command::Apply(Arc::clone(&snapshot)));
+    }
+
+    /// Tells the workers what they have not been told yet. In order, which is why all that is told goes this way.
+    pub(crate) fn tell(&self, state: &mut State) {
+        if !state.untold.is_empty() {
+            let untold: Arc<[(PoolId, Event)]> = std::mem::take(&mut state.untold).into();
+            self.send(|| Command::Events(Arc::clone(&untold)));
+        }
     }
 
     pub(crate) fn send(&self, command: impl Fn() -> Command) {
@@ -252,7 +328,7 @@ impl Director {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The configuration that is served.
+    /// The configuration that is served, nodes that joined included.
     pub fn config(&self) -> Config {
         self.state().config.clone()
     }
@@ -264,8 +340,13 @@ impl Director {
     pub fn set_weight(&self, pool: &str, node: &str, weight: Weight) -> Result<(), DirectorError> {
         self.change_node(pool, node, |state| {
             state.weight = Some(weight);
-            Event::Weight { node: state.id, weight }
-        })
+            Event::Weight { node: state.id, weight: state.weight() }
+        })?;
+        // Weights that follow reports follow from this one now.
+        if let Some(pool) = self.state().pools.get_mut(pool) {
+            pool.configure_controller();
+        }
+        Ok(())
     }
 
     /// Drains a node, or takes it back.
@@ -275,7 +356,7 @@ impl Director {
     pub fn set_draining(&self, pool: &str, node: &str, draining: bool) -> Result<(), DirectorError> {
         self.change_node(pool, node, |state| {
             state.draining = draining;
-            Event::Drain { node: state.id, draining }
+            Event::Drain { node: state.id, draining: state.drains() }
         })
     }
 
@@ -298,7 +379,8 @@ impl Director {
         if let Some(up) = verdict {
             known.up = up;
             let event = Event::Check { node: known.id, up };
-            self.send(|| Command::Event { pool: id, event });
+            state.untold.push((id, event));
+            self.tell(&mut state);
         }
     }
 
@@ -318,7 +400,8 @@ impl Director {
             .find(|state| state.node.name == node)
             .ok_or_else(|| DirectorError::Unknown(format!("node \"{node}\" in pool \"{pool}\"")))?;
         let event = change(node_state);
-        self.send(|| Command::Event { pool: id, event });
+        state.untold.push((id, event));
+        self.tell(&mut state);
         Ok(())
     }
 
@@ -370,15 +453,54 @@ impl Director {
 }
 
 impl PoolState {
-    fn new(id: PoolId, workers: usize) -> PoolState {
+    fn new(id: PoolId, pool: &config::Pool, workers: usize) -> PoolState {
         PoolState {
             id,
             counts: Arc::new(JobCounts::new(JobCounts::POOL_NODES_MAX)),
             waiting: Arc::new(Waiting::new(workers)),
             stats: Arc::new(PerWorker::new(workers)),
             nodes: Vec::new(),
+            places: HashMap::new(),
             gone: Vec::new(),
             next_node: 0,
+            hears: [false; Dialect::ALL.len()],
+            expiry: pool.scheduler.report_expiry,
+            phase: pool.scheduler.phase,
+            tuner: None,
+            controller: Controller::new(pool.feedback.weights, &[]),
+            weights: Vec::new(),
+        }
+    }
+
+    /// The place of a node among [`PoolState::nodes`].
+    pub(crate) fn place(&self, node: NodeId) -> Option<usize> {
+        self.places.get(&node).copied()
+    }
+
+    /// Tells the controller which nodes there are, and with what weights.
+    fn configure_controller(&mut self) {
+        let nodes: Vec<(NodeId, Weight)> =
+            self.nodes.iter().map(|node| (node.id, node.base_weight())).collect();
+        self.controller.configure(&nodes);
+    }
+
+    /// What the pool's configuration says of reports.
+    fn follow_feedback(&mut self, pool: &config::Pool) {
+        let feedback = &pool.feedback;
+        self.hears = Dialect::ALL.map(|dialect| feedback.from.contains(&dialect));
+        self.expiry = pool.scheduler.report_expiry;
+        self.tuner = feedback
+            .auto_phase
+            .then(|| self.tuner.take().unwrap_or_else(|| Phase::new(phase::Settings::default())));
+        if !feedback.auto_phase {
+            self.phase = pool.scheduler.phase;
+        }
+        self.controller.reconfigure(feedback.weights);
+        self.configure_controller();
+        if feedback.weights.law == Law::Off {
+            for node in &mut self.nodes {
+                node.steered = None;
+            }
         }
     }
 
@@ -407,6 +529,12 @@ impl PoolState {
                     weight: None,
                     draining: false,
                     up: true,
+                    told: Told::default(),
+                    refuses: false,
+                    service: None,
+                    forwarding: None,
+                    wanted: node.weight,
+                    steered: None,
                     check: None,
                     stats: Arc::new(PerWorker::new(workers)),
                     latencies: VecDeque::new(),
@@ -415,6 +543,8 @@ impl PoolState {
             self.nodes.push(state);
         }
         self.gone.extend(old.into_iter().map(|node| (node.id, Instant::now())));
+        self.places = self.nodes.iter().enumerate().map(|(place, node)| (node.id, place)).collect();
+        self.follow_feedback(pool);
         Ok(self)
     }
 
@@ -487,7 +617,7 @@ impl State {
                     address: node.node.address,
                     weight: node.weight(),
                     jobs_max: node.node.jobs_max,
-                    draining: node.draining,
+                    draining: node.drains(),
                     up: node.up,
                     stats: Arc::clone(&node.stats),
                 })
@@ -495,7 +625,7 @@ impl State {
             Arc::new(PoolSpec {
                 id: state.id,
                 name: pool.name.clone(),
-                scheduler: pool.scheduler.clone(),
+                scheduler: evener_scheduler::Settings { phase: state.phase, ..pool.scheduler.clone() },
                 hash_key: pool.hash.clone(),
                 nodes: nodes.collect(),
                 counts: Arc::clone(&state.counts),

@@ -8,6 +8,7 @@ mod access_log;
 mod admin;
 pub mod config;
 mod director;
+mod feedback;
 mod health;
 mod inherit;
 mod life;
@@ -18,6 +19,7 @@ mod view;
 
 pub use config::{Config, Errors, Flags};
 pub use director::{Director, DirectorError};
+pub use feedback::Dialect;
 pub use life::{Origin, RunError, RunOptions, run};
 pub use recording::RecordTo;
 pub use view::{ExplanationView, NodeView, PoolView, PoolsView};

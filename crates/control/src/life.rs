@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use crate::admin::{Admin, Order};
 use crate::config::{Config, Errors, Flags};
 use crate::director::{Director, DirectorError};
+use crate::feedback::Feedback;
 use crate::health::Checks;
 use crate::inherit::{self, Inherited};
 use crate::recording::RecordTo;
@@ -102,6 +103,7 @@ struct Life {
     program: PathBuf,
     director: Arc<Director>,
     checks: Checks,
+    feedback: Feedback,
     admin: Option<Admin>,
     orders: mpsc::Receiver<Order>,
     order_sender: mpsc::Sender<Order>,
@@ -134,6 +136,8 @@ impl Life {
         };
         let mut checks = Checks::default();
         checks.follow(&director);
+        let mut feedback = Feedback::start(&director);
+        feedback.follow(&director);
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
@@ -148,6 +152,7 @@ impl Life {
             program,
             director,
             checks,
+            feedback,
             admin,
             orders,
             order_sender,
@@ -177,6 +182,10 @@ impl Life {
                 }
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
+                () = self.director.members_changed.notified() => {
+                    self.checks.follow(&self.director);
+                    self.feedback.follow(&self.director);
+                }
                 _ = copies.tick() => self.director.copy_latencies(),
                 _ = watchdog_ticks.tick() => {
                     if watchdog.is_some() { notify(&[NotifyState::Watchdog]) }
@@ -234,6 +243,7 @@ impl Life {
             self.director.reload(config).map_err(|error| error.to_string())?;
         }
         self.checks.follow(&self.director);
+        self.feedback.follow(&self.director);
         let director = Arc::clone(&self.director);
         tokio::task::spawn_blocking(move || director.settle()).await.map_err(|error| error.to_string())
     }
@@ -291,6 +301,7 @@ impl Life {
         if let Some(admin) = self.admin.take() {
             admin.stop(self.successor.is_some());
         }
+        self.feedback.stop();
         self.director.begin_drain(deadline);
         let started = Instant::now();
         loop {

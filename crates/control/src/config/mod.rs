@@ -1,11 +1,13 @@
 //! Configuration: read once from text into what is valid by construction.
 //!
-//! - `parse.rs`: every key, its default and its limits, in one place each; `scheduler.rs`: those of schedulers
+//! - `parse.rs`: every key, its default and its limits, in one place each; `scheduler.rs`: those of schedulers;
+//!   `feedback.rs`: those of reports
 //! - `reader.rs`: tables, values, and what can be wrong with them
 //! - `units.rs`: durations and sizes
 //! - `error.rs`: errors with file, line, column and remedy
 
 mod error;
+mod feedback;
 mod flags;
 mod parse;
 mod reader;
@@ -24,6 +26,9 @@ use evener_model::Weight;
 use evener_scheduler::Settings;
 
 pub use error::{ConfigError, Errors, Source};
+pub use feedback::{
+    AgentCheck, Datagrams, Feedback, Join, Orca, Output, PoolFeedback, Pull, TlsFiles, VirtualService,
+};
 pub use flags::Flags;
 pub use units::{duration, size};
 
@@ -36,6 +41,8 @@ pub struct Config {
     pub admin: Option<AdminAddress>,
     /// `[access_log]`
     pub access_log: AccessLog,
+    /// `[feedback]`
+    pub feedback: Feedback,
     /// `[listener.*]`
     pub listeners: Vec<Listener>,
     /// `[pool.*]`
@@ -175,6 +182,14 @@ pub struct Pool {
     pub send_proxy: Option<ProxyVersion>,
     /// The active health check.
     pub check: Option<Check>,
+    /// What reports of its nodes do.
+    pub feedback: PoolFeedback,
+    /// Agents whose nodes become nodes of the pool.
+    pub join: Option<Join>,
+    /// Another balancer that carries out what the pool comes to.
+    pub output: Option<Output>,
+    /// Jobs at the most on a node that joins.
+    pub jobs_max: Option<u32>,
     /// The nodes.
     pub nodes: Vec<Node>,
 }

@@ -15,11 +15,11 @@ use toml::de::DeTable;
 
 use super::error::{ConfigError, Errors, Source};
 use super::reader::{Problems, Table, Value, nearest};
-use super::scheduler;
 use super::{
     AccessLog, AdminAddress, Bind, Check, Config, Http, Listener, LogOutput, Node, Pool, Probe, Process,
     Protocol, Route,
 };
+use super::{feedback, scheduler};
 
 const WORKERS_MAX: u64 = 256;
 /// The engine reads a head in one buffer.
@@ -53,6 +53,8 @@ pub(super) fn parse(sources: Vec<Source>) -> Result<Config, Errors> {
     let admin = single(p, &mut roots, "admin").and_then(|table| admin(p, table));
     let log_table = single(p, &mut roots, "access_log");
     let access_log = access_log(p, log_table);
+    let feedback_table = single(p, &mut roots, "feedback");
+    let feedback = feedback::feedback(p, feedback_table);
     let pool_tables = named(p, &mut roots, "pool");
     let names: Vec<&str> = pool_tables.iter().map(|(name, _)| *name).collect();
     let listeners: Vec<Listener> = named(p, &mut roots, "listener")
@@ -60,7 +62,9 @@ pub(super) fn parse(sources: Vec<Source>) -> Result<Config, Errors> {
         .filter_map(|(name, value)| listener(p, name, &value, &names))
         .collect();
     let pools: Vec<Pool> = pool_tables.iter().filter_map(|(name, value)| pool(p, name, value)).collect();
-    if listeners.is_empty() && p.errors.is_empty() {
+    // What another balancer carries out needs no listener of ours.
+    let is_idle = listeners.is_empty() && pools.iter().all(|pool| pool.output.is_none());
+    if is_idle && p.errors.is_empty() {
         p.missing(&roots[0], "expected at least one listener, such as [listener.web] with bind and pool");
     }
     check_binds(p, &sources[0], &listeners);
@@ -76,7 +80,7 @@ pub(super) fn parse(sources: Vec<Source>) -> Result<Config, Errors> {
         return Err(Errors(problems.errors));
     }
     let warnings = warnings(&listeners, &pools);
-    Ok(Config { process, admin, access_log, listeners, pools, warnings })
+    Ok(Config { process, admin, access_log, feedback, listeners, pools, warnings })
 }
 
 /// A section that may be in one file only.
@@ -261,13 +265,7 @@ fn http(p: &mut Problems, table: &mut Table<'_>, pool: Option<String>, pools: &[
     }
     let mut trusted = Vec::new();
     for item in table.take("trusted").map(|value| value.list(p)).unwrap_or_default() {
-        let Some(text) = item.string(p) else { continue };
-        match text.parse::<ipnet::IpNet>().or_else(|_| text.parse::<IpAddr>().map(Into::into)) {
-            Ok(net) => trusted.push(Network { address: net.network(), prefix: net.prefix_len() }),
-            Err(_) => {
-                p.add(&item, format!("expected an address block such as \"10.0.0.0/8\", found \"{text}\""))
-            }
-        }
+        trusted.extend(network(p, &item));
     }
     let mut routes = Vec::new();
     for item in table.take("route").map(|value| value.list(p)).unwrap_or_default() {
@@ -303,7 +301,11 @@ fn http(p: &mut Problems, table: &mut Table<'_>, pool: Option<String>, pools: &[
 fn pool(p: &mut Problems, name: &str, value: &Value<'_>) -> Option<Pool> {
     let mut t = value.table(p)?;
     name_is_plain(p, value, name);
-    let scheduler = scheduler::settings(p, &mut t);
+    let (scheduler, auto_phase) = scheduler::settings(p, &mut t);
+    let feedback_value = t.take("feedback");
+    let feedback = feedback::pool_feedback(p, feedback_value, &scheduler, auto_phase);
+    let join = t.take("join").and_then(|value| feedback::join(p, &value));
+    let output = t.take("output").and_then(|value| feedback::output(p, &value));
     let hash_by_default =
         if scheduler.policy == Policy::DestinationHash { HashKey::Host } else { HashKey::Source };
     let hash = t.or(p, "hash", hash_by_default, hash_key);
@@ -335,7 +337,7 @@ fn pool(p: &mut Problems, name: &str, value: &Value<'_>) -> Option<Pool> {
     let versions = [("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)];
     let send_proxy = t.take("send_proxy").and_then(|value| value.choice(p, &versions));
     let check = t.take("check").and_then(|value| check(p, &value));
-    let nodes = nodes(p, &mut t, jobs_max);
+    let nodes = nodes(p, &mut t, jobs_max, join.is_some());
     t.finish(p);
     Some(Pool {
         name: name.into(),
@@ -348,17 +350,23 @@ fn pool(p: &mut Problems, name: &str, value: &Value<'_>) -> Option<Pool> {
         idle_connections,
         send_proxy,
         check,
+        feedback,
+        join,
+        output,
+        jobs_max,
         nodes,
     })
 }
 
-fn nodes(p: &mut Problems, t: &mut Table<'_>, pool_jobs_max: Option<u32>) -> Vec<Node> {
+fn nodes(p: &mut Problems, t: &mut Table<'_>, pool_jobs_max: Option<u32>, others_join: bool) -> Vec<Node> {
     let Some(list) = t.take("node") else {
-        p.missing(t, "expected a key node: a list such as [ { address = \"10.0.0.1:80\" } ]");
+        if !others_join {
+            p.missing(t, "expected a key node: a list such as [ { address = \"10.0.0.1:80\" } ]");
+        }
         return Vec::new();
     };
     let items = list.list(p);
-    if items.is_empty() {
+    if items.is_empty() && !others_join {
         p.add(&list, "expected at least one node");
     }
     if items.len() > JobCounts::POOL_NODES_MAX {
@@ -565,7 +573,18 @@ fn path(p: &mut Problems, value: &Value<'_>) -> Option<String> {
     Some(text.into())
 }
 
-fn bind_address(text: &str) -> Option<Bind> {
+pub(super) fn network(p: &mut Problems, value: &Value<'_>) -> Option<Network> {
+    let text = value.string(p)?;
+    match text.parse::<ipnet::IpNet>().or_else(|_| text.parse::<IpAddr>().map(Into::into)) {
+        Ok(net) => Some(Network { address: net.network(), prefix: net.prefix_len() }),
+        Err(_) => {
+            p.add(value, format!("expected an address block such as \"10.0.0.0/8\", found \"{text}\""));
+            None
+        }
+    }
+}
+
+pub(super) fn bind_address(text: &str) -> Option<Bind> {
     let bind = |address, dual_stack| Some(Bind { text: text.into(), address, dual_stack });
     if let Some(port) = text.strip_prefix(':').or_else(|| text.strip_prefix("*:")) {
         let port = port.parse().ok()?;
@@ -623,7 +642,7 @@ fn check_binds(p: &mut Problems, source: &Arc<Source>, listeners: &[Listener]) {
 fn warnings(listeners: &[Listener], pools: &[Pool]) -> Vec<String> {
     let mut warnings = Vec::new();
     for pool in pools {
-        if pool.nodes.iter().all(|node| node.weight == Weight::DRAIN) {
+        if !pool.nodes.is_empty() && pool.nodes.iter().all(|node| node.weight == Weight::DRAIN) {
             warnings.push(format!("pool.{}: all nodes have weight 0, so no job can be placed", pool.name));
         }
         let is_used = listeners.iter().any(|listener| match &listener.protocol {
@@ -633,7 +652,7 @@ fn warnings(listeners: &[Listener], pools: &[Pool]) -> Vec<String> {
                     || http.routes.iter().any(|route| route.pool == pool.name)
             }
         });
-        if !is_used {
+        if !is_used && pool.output.is_none() {
             warnings.push(format!("pool.{}: no listener sends jobs here", pool.name));
         }
         if let Some(check) = &pool.check

@@ -7,8 +7,8 @@ use evener_scheduler::{Order, Outlier, Policy, Settings, Variant};
 
 use super::reader::{Problems, Table, Value, nearest};
 
-/// What a pool says of its scheduler.
-pub(super) fn settings(p: &mut Problems, t: &mut Table<'_>) -> Settings {
+/// What a pool says of its scheduler, and whether the time between reports is tuned while running.
+pub(super) fn settings(p: &mut Problems, t: &mut Table<'_>) -> (Settings, bool) {
     let mut settings = Settings::default();
     settings.policy = t.or(p, "scheduler", settings.policy, |value, p| {
         let text = value.string(p)?;
@@ -36,7 +36,13 @@ pub(super) fn settings(p: &mut Problems, t: &mut Table<'_>) -> Settings {
         t.or(p, "affinity", u64::from(settings.affinity), |v, p| v.integer(p, 0..=1000)) as u16;
     settings.report_expiry = t.or(p, "report_expiry", settings.report_expiry, longer_than_nothing);
     settings.choices = t.or(p, "choices", u64::from(settings.choices), |v, p| v.integer(p, 1..=16)) as u8;
-    settings.phase = t.or(p, "phase", settings.phase, longer_than_nothing);
+    let phase = t.or(p, "phase", Some(settings.phase), |value, p| {
+        if value.string(&mut Problems::default()) == Some("auto") {
+            return Some(None);
+        }
+        longer_than_nothing(value, p).map(Some)
+    });
+    settings.phase = phase.unwrap_or(settings.phase);
     settings.load_bound_percent = percent(p, t, "load_bound", settings.load_bound_percent, 1.0..=10.0);
     settings.slow_start = t.or(p, "slow_start", settings.slow_start, Value::duration);
     settings.panic_percent =
@@ -63,7 +69,7 @@ pub(super) fn settings(p: &mut Problems, t: &mut Table<'_>) -> Settings {
             outlier
         }),
     };
-    settings
+    (settings, phase.is_none())
 }
 
 fn longer_than_nothing(v: &Value<'_>, p: &mut Problems) -> Option<Duration> {

@@ -158,6 +158,16 @@ impl Controller {
         controller
     }
 
+    /// Takes other settings. What is known of the nodes is kept.
+    pub fn reconfigure(&mut self, settings: Settings) {
+        self.settings = settings.bounded();
+    }
+
+    /// How reports become weights.
+    pub fn law(&self) -> Law {
+        self.settings.law
+    }
+
     /// Says which nodes there are now, with their configured weights. What is known of nodes that stay is kept.
     pub fn configure(&mut self, nodes: &[(NodeId, Weight)]) {
         let mut known = std::mem::take(&mut self.nodes);
