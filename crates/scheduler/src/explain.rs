@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evener_model::{NodeId, Report, Time, Weight};
+use evener_model::{Health, NodeId, Report, Time, Weight};
 use thiserror::Error;
 
 use crate::Policy;
@@ -89,6 +89,21 @@ pub struct Candidate {
     pub score: f32,
     /// Mean latency and when it was last fed, for policies that look at it.
     pub latency: Option<(Duration, Time)>,
+    /// What the node had said of itself, if that was still believed.
+    pub said: Option<Said>,
+}
+
+/// What a placement remembers of a node's report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Said {
+    /// When it was measured.
+    pub measured_at: Time,
+    /// Jobs on the node, whoever sent them.
+    pub jobs: Option<u32>,
+    /// How much of its capacity was in use, 1 all of it.
+    pub load: Option<f32>,
+    /// How well it said it was.
+    pub health: Option<Health>,
 }
 
 /// A job placed, or not: what was compared and what was chosen.
@@ -124,8 +139,14 @@ impl Placement {
         choice: Err(PickError::NoNode),
         candidates_total: 0,
         panic: false,
-        candidates: [Candidate { node: NodeId(0), jobs: 0, weight: 0, score: f32::NAN, latency: None };
-            Placement::CANDIDATES_MAX],
+        candidates: [Candidate {
+            node: NodeId(0),
+            jobs: 0,
+            weight: 0,
+            score: f32::NAN,
+            latency: None,
+            said: None,
+        }; Placement::CANDIDATES_MAX],
         len: 0,
     };
 

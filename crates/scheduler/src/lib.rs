@@ -47,7 +47,7 @@ mod testing;
 mod tests;
 pub mod transfer;
 
-pub use explain::{Candidate, NodeState, NodeView, PickError, Placement};
+pub use explain::{Candidate, NodeState, NodeView, PickError, Placement, Said};
 pub use hash::hash_bytes;
 pub use scheduler::Scheduler;
 pub use settings::{Order, Outlier, Policy, SettingError, Settings, Tuning, Variant};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use evener_model::{Health, JobCounts, NodeId, NodeSpec, Report, Time};
 
+use crate::explain::Said;
 use crate::latency::Latency;
 use crate::load::{Loads, Telling};
 use crate::outlier::Conduct;
@@ -205,6 +206,13 @@ impl Nodes {
     #[inline]
     pub(crate) fn report(&self, node: NodeId) -> Option<&Report> {
         self.record(node).filter(|record| record.believed)?.report.as_ref()
+    }
+
+    /// The same, as a placement remembers it.
+    #[inline]
+    pub(crate) fn said(&self, node: NodeId) -> Option<Said> {
+        let &Report { measured_at, jobs, load, health, .. } = self.report(node)?;
+        Some(Said { measured_at, jobs, load, health })
     }
 
     /// The same, and the jobs that were in flight here when it said so.

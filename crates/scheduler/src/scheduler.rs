@@ -175,7 +175,15 @@ impl Scheduler {
             let jobs = self.nodes.jobs(node);
             if self.nodes.reserve(node) {
                 let weight = self.nodes.standing(node).weight;
-                pick.placement.include(Candidate { node, jobs, weight, score: f32::NAN, latency: None });
+                let said = self.nodes.said(node);
+                pick.placement.include(Candidate {
+                    node,
+                    jobs,
+                    weight,
+                    score: f32::NAN,
+                    latency: None,
+                    said,
+                });
                 pick.placement.choice = Ok(node);
                 self.nodes.loads.picked(node);
                 self.algorithm.placed(&self.nodes, node, now);

@@ -233,7 +233,8 @@ impl Algorithm for Prequal {
             };
             let (node, jobs, weight) = (probe.node, probe.jobs, nodes.standing(probe.node).weight);
             let latency = Some((Duration::from_nanos(probe.nanos() as u64), probe.at));
-            pick.placement.compare(Candidate { node, jobs, weight, score: score as f32, latency });
+            let said = nodes.said(node);
+            pick.placement.compare(Candidate { node, jobs, weight, score: score as f32, latency, said });
         }
         Some(node)
     }
