@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use evener_engine::stats::Histogram;
-use evener_model::Outcome;
+use evener_model::{Outcome, Report};
 
-use crate::director::Director;
+use crate::director::{Director, State};
 
 /// Upper bounds of exported latency buckets, in microseconds; each is a bound of [`Histogram`] too.
 const BOUNDS_US: [u64; 11] =
@@ -102,11 +102,21 @@ pub(crate) fn render(director: &Director) -> String {
         let jobs = f64::from(pool_state.counts.jobs(node.id));
         out.sample("evener_node_jobs", &[("pool", pool), ("node", &node.node.name)], jobs);
     }
-    out.family("evener_node_weight", "gauge", "Weight, as configured or set.");
+    out.family("evener_node_weight", "gauge", "Weight by which jobs are placed.");
     for (pool, _, node) in nodes() {
         let weight = f64::from(node.weight().value());
         out.sample("evener_node_weight", &[("pool", pool), ("node", &node.node.name)], weight);
     }
+    out.family(
+        "evener_node_weight_configured",
+        "gauge",
+        "Weight that was configured, or set by an operator.",
+    );
+    for (pool, _, node) in nodes() {
+        let weight = f64::from(node.base_weight().value());
+        out.sample("evener_node_weight_configured", &[("pool", pool), ("node", &node.node.name)], weight);
+    }
+    reports(&mut out, director, &state);
     out.family("evener_node_up", "gauge", "Whether the health check lets the node have jobs.");
     for (pool, _, node) in nodes() {
         out.sample(
@@ -146,6 +156,59 @@ pub(crate) fn render(director: &Director) -> String {
         });
     }
     out.0
+}
+
+/// What nodes say of themselves.
+fn reports(out: &mut Text, director: &Director, state: &State) {
+    out.family("evener_reports_total", "counter", "Reports of nodes that were taken, by the way they came.");
+    for (dialect, taken, _) in director.reports.all() {
+        out.sample("evener_reports_total", &[("source", dialect.name())], taken as f64);
+    }
+    out.family(
+        "evener_reports_refused_total",
+        "counter",
+        "Reports that were not believed: malformed, unsigned, replayed, too old, or of no node.",
+    );
+    for (dialect, _, refused) in director.reports.all() {
+        out.sample("evener_reports_refused_total", &[("source", dialect.name())], refused as f64);
+    }
+    out.family("evener_pool_phase_seconds", "gauge", "Time between two reports of a node.");
+    for (pool, pool_state) in &state.pools {
+        out.sample("evener_pool_phase_seconds", &[("pool", pool)], pool_state.phase.as_secs_f64());
+    }
+    let now = director.now();
+    type Read = fn(&Report) -> Option<f64>;
+    let families: [(&str, &str, Read); 3] = [
+        ("health", "How well the node says it is, 0-100.", |said| said.health.map(|it| it.value().into())),
+        ("load", "How much of its capacity is in use, as the node says.", |said| said.load.map(f64::from)),
+        ("jobs", "Jobs on the node, whoever sent them, as the node says.", |said| said.jobs.map(f64::from)),
+    ];
+    let believed: Vec<_> = state
+        .pools
+        .iter()
+        .flat_map(|(pool, pool_state)| pool_state.nodes.iter().map(move |node| (pool, pool_state, node)))
+        .filter_map(|(pool, pool_state, node)| {
+            Some((pool, &node.node.name, node.told.merged(now, pool_state.expiry)?))
+        })
+        .collect();
+    for (name, help, read) in families {
+        let name = format!("evener_node_reported_{name}");
+        out.family(&name, "gauge", help);
+        for (pool, node, report) in &believed {
+            if let Some(value) = read(report) {
+                out.sample(&name, &[("pool", pool), ("node", node)], value);
+            }
+        }
+    }
+    out.family(
+        "evener_node_report_age_seconds",
+        "gauge",
+        "Since the newest report of the node was measured.",
+    );
+    for (pool, node, report) in &believed {
+        let age = now.since(report.measured_at).as_secs_f64();
+        out.sample("evener_node_report_age_seconds", &[("pool", pool), ("node", node)], age);
+    }
 }
 
 struct Text(String);

@@ -5,10 +5,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use evener_engine::{Command, Explanation};
-use evener_model::{NodeId, Outcome, Time};
-use evener_scheduler::{NodeState as Standing, PickError};
+use evener_model::{NodeId, Outcome, Report, Time};
+use evener_scheduler::{NodeState as Standing, PickError, Said};
 use serde::Serialize;
 
+use crate::config;
 use crate::director::{Director, NodeState, PoolState};
 
 /// A worker that does not answer within this is reported as such.
@@ -28,6 +29,10 @@ pub struct PoolView {
     pub name: String,
     /// How nodes are chosen.
     pub scheduler: String,
+    /// How weights follow reports: off, smoothing or integral.
+    pub weights: &'static str,
+    /// The time between reports of a node.
+    pub phase_ms: f64,
     /// Jobs that wait for a node.
     pub queued: u32,
     /// Tries beyond the first, and retries not made because the budget was spent.
@@ -48,10 +53,15 @@ pub struct NodeView {
     pub name: String,
     /// As configured.
     pub address: String,
-    /// up, down, draining, ejected (by all workers) or partly-ejected.
+    /// up, down, refusing (its agents want no jobs), stopped (its agent has not started the service), draining,
+    /// ejected (by all workers) or partly-ejected.
     pub state: String,
-    /// Configured, or set by an operator.
+    /// By which jobs are placed: that of `weight_configured`, unless the pool's weights follow reports.
     pub weight: u32,
+    /// Configured, or set by an operator.
+    pub weight_configured: u32,
+    /// started or stopped, as the node's agent says over NECP; `null` if none speaks for it.
+    pub agent: Option<&'static str>,
     /// Jobs in flight, over all workers.
     pub jobs: u32,
     /// Jobs placed so far.
@@ -75,6 +85,9 @@ pub struct NodeView {
 pub struct SignalView {
     /// What.
     pub name: &'static str,
+    /// By which way it was told, if a node told it: necp, agent_check, orca, push, pull or datagram.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<&'static str>,
     /// How much.
     pub value: serde_json::Value,
     /// How long it has been known; 0 is exact now.
@@ -150,25 +163,16 @@ pub struct CandidateView {
 impl Director {
     /// All pools as they are now. Waits for the workers, half a second at the most.
     pub fn pools(&self) -> PoolsView {
-        let states: Vec<(String, String, PoolState)> = {
+        let states: Vec<(config::Pool, PoolState)> = {
             let state = self.state();
             let pools = state.config.pools.iter();
-            pools
-                .map(|pool| {
-                    let scheduler = pool.scheduler.policy.name().to_owned();
-                    (pool.name.clone(), scheduler, state.pools[&pool.name].clone())
-                })
-                .collect()
+            pools.map(|pool| (pool.clone(), state.pools[&pool.name].clone())).collect()
         };
-        PoolsView {
-            pools: states
-                .into_iter()
-                .map(|(name, scheduler, pool)| self.pool_view(name, scheduler, &pool))
-                .collect(),
-        }
+        PoolsView { pools: states.iter().map(|(config, pool)| self.pool_view(config, pool)).collect() }
     }
 
-    fn pool_view(&self, name: String, scheduler: String, pool: &PoolState) -> PoolView {
+    fn pool_view(&self, config: &config::Pool, pool: &PoolState) -> PoolView {
+        let now = self.now();
         let answers = self.ask(|reply| Command::Inspect { pool: pool.id, reply });
         let silent_workers = answers
             .iter()
@@ -186,11 +190,13 @@ impl Director {
                     Some(worker_view(worker, view.now, seen))
                 })
                 .collect();
-            node_view(pool, node, workers)
+            node_view(now, pool, node, workers)
         });
         PoolView {
-            name,
-            scheduler,
+            name: config.name.clone(),
+            scheduler: config.scheduler.policy.name().to_owned(),
+            weights: config.feedback.weights.law.name(),
+            phase_ms: ms(pool.phase),
             queued: pool.waiting.total(),
             retries: pool.stats.sum(|stats| stats.retries.load()),
             retries_denied: pool.stats.sum(|stats| stats.retries_denied.load()),
@@ -268,12 +274,16 @@ fn worker_view(worker: usize, now: Time, seen: &evener_scheduler::NodeView) -> W
     }
 }
 
-fn node_view(pool: &PoolState, node: &NodeState, workers: Vec<WorkerView>) -> NodeView {
+fn node_view(now: Time, pool: &PoolState, node: &NodeState, workers: Vec<WorkerView>) -> NodeView {
     let ejected = workers.iter().filter(|worker| worker.state == "ejected").count();
-    let state = if node.draining || node.weight().value() == 0 {
+    let state = if node.draining || node.base_weight().value() == 0 {
         "draining"
+    } else if node.drains() {
+        "stopped"
     } else if !node.up {
         "down"
+    } else if node.refuses {
+        "refusing"
     } else if ejected == 0 {
         "up"
     } else if ejected == workers.len() {
@@ -282,28 +292,33 @@ fn node_view(pool: &PoolState, node: &NodeState, workers: Vec<WorkerView>) -> No
         "partly-ejected"
     };
     let jobs = pool.counts.jobs(node.id);
-    let mut signals = vec![SignalView { name: "jobs", value: jobs.into(), age_ms: Some(0.0) }];
+    let mut signals = vec![SignalView::new("jobs", jobs.into(), Some(0.0))];
     let freshest = workers
         .iter()
         .filter_map(|worker| worker.latency_ms.zip(worker.latency_age_ms))
         .min_by(|(_, a), (_, b)| a.total_cmp(b));
     if let Some((latency, age)) = freshest {
-        signals.push(SignalView { name: "latency_ms", value: latency.into(), age_ms: Some(age) });
+        signals.push(SignalView::new("latency_ms", latency.into(), Some(age)));
     }
     let failure_share = workers.iter().map(|worker| worker.failure_share).fold(0.0, f32::max);
-    signals.push(SignalView { name: "failure_share", value: failure_share.into(), age_ms: None });
+    signals.push(SignalView::new("failure_share", failure_share.into(), None));
     if let Some((reason, since)) = &node.check {
-        signals.push(SignalView {
-            name: "check",
-            value: reason.as_str().into(),
-            age_ms: Some(ms(since.elapsed())),
-        });
+        signals.push(SignalView::new("check", reason.as_str().into(), Some(ms(since.elapsed()))));
+    }
+    for (dialect, report) in node.told.all() {
+        let age_ms = ms(now.since(report.measured_at));
+        signals.extend(reported(report).map(|(name, value)| SignalView {
+            source: Some(dialect.name()),
+            ..SignalView::new(name, value, Some(age_ms))
+        }));
     }
     NodeView {
         name: node.node.name.clone(),
         address: node.node.text.clone(),
         state: state.into(),
         weight: node.weight().value(),
+        weight_configured: node.base_weight().value(),
+        agent: node.service.map(|started| if started { "started" } else { "stopped" }),
         jobs,
         picks: node.stats.sum(|stats| stats.picks.load()),
         outcomes: Outcome::ALL
@@ -329,12 +344,17 @@ fn placement_view(
     let chosen = placement.choice.ok();
     let candidates = placement.candidates().iter().map(|candidate| {
         let mut signals = vec![
-            SignalView { name: "jobs", value: candidate.jobs.into(), age_ms: Some(0.0) },
-            SignalView { name: "weight", value: candidate.weight.into(), age_ms: None },
+            SignalView::new("jobs", candidate.jobs.into(), Some(0.0)),
+            SignalView::new("weight", candidate.weight.into(), None),
         ];
         if let Some((latency, fed)) = candidate.latency {
             let age = ms(placement.time.since(fed));
-            signals.push(SignalView { name: "latency_ms", value: ms(latency).into(), age_ms: Some(age) });
+            signals.push(SignalView::new("latency_ms", ms(latency).into(), Some(age)));
+        }
+        if let Some(Said { measured_at, jobs, load, health }) = candidate.said {
+            let age = ms(placement.time.since(measured_at));
+            let report = Report { measured_at, jobs, load, health, ..Report::default() };
+            signals.extend(reported(&report).map(|(name, value)| SignalView::new(name, value, Some(age))));
         }
         CandidateView {
             node: name(candidate.node),
@@ -356,6 +376,26 @@ fn placement_view(
         candidates_total: placement.candidates_total,
         candidates: candidates.collect(),
     }
+}
+
+impl SignalView {
+    fn new(name: &'static str, value: serde_json::Value, age_ms: Option<f64>) -> SignalView {
+        SignalView { name, source: None, value, age_ms }
+    }
+}
+
+/// What a report says, by name.
+fn reported(report: &Report) -> impl Iterator<Item = (&'static str, serde_json::Value)> {
+    let said: [(&str, Option<serde_json::Value>); 7] = [
+        ("reported_health", report.health.map(|health| health.value().into())),
+        ("reported_load", report.load.map(Into::into)),
+        ("reported_jobs", report.jobs.map(Into::into)),
+        ("reported_credits", report.credits.map(Into::into)),
+        ("reported_jobs_per_s", report.jobs_per_s.map(Into::into)),
+        ("reported_errors_per_s", report.errors_per_s.map(Into::into)),
+        ("reported_latency_ms", report.latency.map(|latency| ms(latency).into())),
+    ];
+    said.into_iter().filter_map(|(name, value)| Some((name, value?)))
 }
 
 fn ms(duration: Duration) -> f64 {

@@ -26,6 +26,17 @@ pub enum Law {
     },
 }
 
+impl Law {
+    /// The name in configuration and views.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Law::Off => "off",
+            Law::Smoothing { .. } => "smoothing",
+            Law::Integral { .. } => "integral",
+        }
+    }
+}
+
 /// How a [`Controller`](super::Controller) works.
 ///
 /// Shares are taken as what they can be at the least or the most when they are beyond it.
