@@ -18,6 +18,9 @@ pub(crate) struct Pools {
 pub(crate) struct Pool {
     name: String,
     scheduler: String,
+    /// How weights follow reports.
+    #[serde(default)]
+    weights: String,
     #[serde(default)]
     queued: u64,
     nodes: Vec<Node>,
@@ -51,6 +54,9 @@ struct Node {
     address: String,
     state: String,
     weight: u32,
+    /// Where the weight follows reports, it differs from this one.
+    #[serde(default)]
+    weight_configured: Option<u32>,
     jobs: u64,
     picks: u64,
     #[serde(default)]
@@ -69,6 +75,9 @@ struct Node {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Signal {
     pub(crate) name: String,
+    /// By which way the node told it, if it did.
+    #[serde(default)]
+    pub(crate) source: Option<String>,
     pub(crate) value: serde_json::Value,
     #[serde(default)]
     pub(crate) age_ms: Option<f64>,
@@ -89,8 +98,9 @@ impl Signal {
             (_, Some(number)) => short(number),
             (other, None) => other.to_string(),
         };
-        match self.age_ms {
-            Some(age_ms) if age_ms > 0.0 => format!("{value} ({} ago)", age(age_ms)),
+        match (self.age_ms, &self.source) {
+            (Some(age_ms), Some(source)) => format!("{value} ({source}, {} ago)", age(age_ms)),
+            (Some(age_ms), None) if age_ms > 0.0 => format!("{value} ({} ago)", age(age_ms)),
             _ => value,
         }
     }
@@ -123,7 +133,11 @@ pub(crate) fn age(age_ms: f64) -> String {
 pub(crate) fn render(pools: &[Pool], colour: bool) -> String {
     let each = |pool: &Pool| {
         let queued = if pool.queued > 0 { format!(", {} waiting", pool.queued) } else { String::new() };
-        format!("pool {} ({}{queued})\n{}", pool.name, pool.scheduler, nodes(&pool.nodes, colour))
+        let weights = match pool.weights.as_str() {
+            "" | "off" => String::new(),
+            law => format!(", weights follow reports: {law}"),
+        };
+        format!("pool {} ({}{weights}{queued})\n{}", pool.name, pool.scheduler, nodes(&pool.nodes, colour))
     };
     pools.iter().map(each).collect::<Vec<_>>().join("\n")
 }
@@ -147,7 +161,7 @@ fn nodes(nodes: &[Node], colour: bool) -> String {
             Cell::new(&node.name),
             Cell::new(&node.address),
             state,
-            Cell::new(node.weight),
+            Cell::new(node.weight()),
             Cell::new(node.jobs),
             Cell::new(node.picks),
             Cell::new(node.failed()),
@@ -162,6 +176,14 @@ fn nodes(nodes: &[Node], colour: bool) -> String {
 }
 
 impl Node {
+    /// The weight in use, and the configured one where that is another.
+    fn weight(&self) -> String {
+        match self.weight_configured.filter(|configured| *configured != self.weight) {
+            Some(configured) => format!("{} (of {configured})", self.weight),
+            None => self.weight.to_string(),
+        }
+    }
+
     /// Jobs that ended by the node's fault.
     fn failed(&self) -> u64 {
         let faults = ["error", "refused", "reset", "timeout"];
@@ -184,15 +206,17 @@ mod tests {
     #[test]
     fn a_pool_is_shown_with_its_nodes() {
         let pools: Pools = serde_json::from_value(serde_json::json!({ "pools": [{
-            "name": "app", "scheduler": "two-choices", "queued": 2,
+            "name": "app", "scheduler": "two-choices", "weights": "integral", "queued": 2,
             "nodes": [{
-                "name": "rat", "address": "10.0.0.1:80", "state": "up", "weight": 5, "jobs": 3, "picks": 120,
+                "name": "rat", "address": "10.0.0.1:80", "state": "up", "weight": 5, "weight_configured": 7,
+                "jobs": 3, "picks": 120,
                 "outcomes": { "success": 115, "reset": 1, "timeout": 1 }, "connections": 7, "idle": 4,
                 "latency_ms": { "p50": 1.25, "p90": 2.0, "p99": null },
                 "signals": [
                     { "name": "jobs", "value": 3, "age_ms": 0.0 },
                     { "name": "latency_ms", "value": 1.234, "age_ms": 1500.0 },
                     { "name": "failure_share", "value": 0.016, "age_ms": null },
+                    { "name": "reported_load", "source": "necp", "value": 0.5, "age_ms": 800.0 },
                 ],
                 "workers": []
             }]
@@ -200,14 +224,15 @@ mod tests {
         .unwrap();
         let shown = render(&pools.pools, false);
         let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[0].join(" "), "pool app (two-choices, 2 waiting)");
+        assert_eq!(lines[0].join(" "), "pool app (two-choices, weights follow reports: integral, 2 waiting)");
         assert_eq!(
             lines[1].join(" "),
             "NODE ADDRESS STATE WEIGHT JOBS PICKS FAILED P50 P99 OPEN IDLE SIGNALS"
         );
         assert_eq!(
             lines[2].join(" "),
-            "rat 10.0.0.1:80 up 5 3 120 2 1.25 ms - 7 4 latency 1.23 ms (1.5 s ago), failure_share 2 %"
+            "rat 10.0.0.1:80 up 5 (of 7) 3 120 2 1.25 ms - 7 4 latency 1.23 ms (1.5 s ago), failure_share 2 %, \
+             reported_load 0.50 (necp, 800 ms ago)"
         );
     }
 }
