@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 
 use evener_protocol::http1::{
-    Chunks, Framing, Limits, Method, Request, RequestEdits, Response, ResponseEdits, Version, find_head_end,
-    forward_request, forward_response,
+    Chunks, Framing, Limits, Method, Request, RequestEdits, Response, ResponseEdits, Scan, Version,
+    find_head_end, forward_request, forward_response, retain_trailer,
 };
 use evener_protocol::proxy_protocol;
 
@@ -89,6 +89,7 @@ pub fn http1_response(bytes: &[u8]) {
                 client_keep_alive_header: false,
                 via: Some("evener"),
                 decode_chunked: false,
+                drop_load_metrics: keep_alive,
                 request_id: None,
             };
             let mut out = Vec::new();
@@ -103,6 +104,7 @@ pub fn http1_response(bytes: &[u8]) {
             );
             assert_eq!(again.head_len as usize, out.len());
             assert_eq!(again.status, response.status);
+            assert!(!keep_alive || !again.has_load_metrics(), "what a node says of itself is sent on");
             // A response that ends with the connection says so; all others say how long they are.
             assert_eq!(again.framing, response.framing);
             if again.framing != Framing::UntilClose && again.status >= 200 {
@@ -145,6 +147,41 @@ pub fn http1_chunked(bytes: &[u8]) {
         }
         Err(fault) => assert_eq!(result, Err(fault)),
     }
+    http1_trailer(bytes, whole.ok().filter(|scan| scan.done));
+}
+
+/// A body whose trailer is taken in one piece is the same body, whatever pieces it comes in; and the trailer
+/// stays one when fields are taken out. `whole`: what the body is, if it is one.
+fn http1_trailer(bytes: &[u8], whole: Option<Scan>) {
+    let mut chunks = Chunks::new();
+    let mut given = 0;
+    let mut found = None;
+    for end in 1..=bytes.len() {
+        match chunks.scan_to_trailer(&bytes[given..end]) {
+            Ok(parts) => {
+                given += parts.consumed;
+                found = parts.trailer.map(|length| (given, given + length));
+            }
+            Err(_) => break,
+        }
+        if found.is_some() {
+            break;
+        }
+    }
+    assert_eq!(found.map(|(_, end)| end), whole.map(|scan| scan.consumed));
+    let Some((start, end)) = found else { return };
+    let mut trailer = bytes[start..end].to_vec();
+    assert_eq!(retain_trailer(&mut trailer, |_, _| true), end - start);
+    assert_eq!(trailer, &bytes[start..end]);
+    let length = retain_trailer(&mut trailer, |name, _| !name.is_load_metrics());
+    trailer.truncate(length);
+    let again = [b"0\r\n", &trailer[..]].concat();
+    let scan = Chunks::new().scan(&again);
+    assert_eq!(scan, Ok(Scan { consumed: again.len(), done: true }), "what is left is a trailer");
+    retain_trailer(&mut trailer, |name, _| {
+        assert!(!name.is_load_metrics(), "what a node says of itself is left in");
+        true
+    });
 }
 
 /// A PROXY header is read, waited for or refused; what is written is read as it was meant.

@@ -635,6 +635,11 @@ impl State {
                 timeouts: pool.timeouts,
                 idle_connections_max: pool.idle_connections,
                 send_proxy: pool.send_proxy,
+                orca: match pool.feedback.orca {
+                    config::Orca::Use => snapshot::Orca::Use,
+                    config::Orca::Forward => snapshot::Orca::Forward,
+                    config::Orca::Off => snapshot::Orca::Off,
+                },
                 waiting: Arc::clone(&state.waiting),
                 stats: Arc::clone(&state.stats),
             })

@@ -33,6 +33,8 @@ pub(crate) struct Node {
     pub(crate) spec: Arc<NodeSpec>,
     /// HTTP connections without a job; the last one used is the next one used.
     pub(crate) idle: Vec<u32>,
+    /// When the scheduler was last told what a response says of the node.
+    pub(crate) heard: Option<Time>,
     has_left: bool,
 }
 
@@ -82,9 +84,9 @@ impl Pool {
                 self.nodes.resize_with(index + 1, || None);
             }
             let known = self.nodes[index].take().filter(|node| !node.has_left);
-            let (idle, old) = match known {
-                Some(node) => (node.idle, Some(node.spec)),
-                None => (Vec::new(), None),
+            let (idle, heard, old) = match known {
+                Some(node) => (node.idle, node.heard, Some(node.spec)),
+                None => (Vec::new(), None, None),
             };
             let changed =
                 |is_same: fn(&NodeSpec, &NodeSpec) -> bool| old.as_ref().is_none_or(|old| !is_same(old, new));
@@ -103,7 +105,7 @@ impl Pool {
             if old.as_ref().is_none_or(|old| old.up) != new.up {
                 self.scheduler.handle(now, Event::Check { node: new.id, up: new.up });
             }
-            self.nodes[index] = Some(Node { spec: Arc::clone(new), idle, has_left: false });
+            self.nodes[index] = Some(Node { spec: Arc::clone(new), idle, heard, has_left: false });
         }
         self.is_limited = spec.nodes.iter().any(|node| node.jobs_max.is_some());
         self.spec = spec;

@@ -231,6 +231,8 @@ pub struct PoolSpec {
     pub idle_connections_max: u32,
     /// Each connection to a node begins with this PROXY protocol header.
     pub send_proxy: Option<ProxyVersion>,
+    /// What becomes of reports in the heads and trailers of responses.
+    pub orca: Orca,
     /// Who waits for a node. The same `Arc` in all snapshots of this pool.
     pub waiting: Arc<Waiting>,
     /// Counters, one set a worker. The same `Arc` in all snapshots of this pool.
@@ -305,6 +307,19 @@ pub struct NodeTimeouts {
     pub body: Duration,
     /// A connection without a job is closed after this.
     pub idle: Duration,
+}
+
+/// What becomes of the fields in which a node says in its responses how it is: `endpoint-load-metrics` and
+/// `endpoint-load-metrics-bin` (ORCA).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Orca {
+    /// The scheduler hears of them; clients do not see them.
+    #[default]
+    Use,
+    /// The scheduler hears of them, and clients see them: for a director before this one.
+    Forward,
+    /// They are fields like others.
+    Off,
 }
 
 /// Versions of the PROXY protocol.

@@ -1,9 +1,9 @@
 //! Counters: written by one worker each, read by anyone.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use evener_model::Outcome;
+use evener_model::{Outcome, Report, Time};
 
 /// One `T` for each worker, each on cache lines of its own.
 #[derive(Debug)]
@@ -113,6 +113,11 @@ pub struct PoolStats {
     pub retries: Counter,
     /// Retries not made because the budget was spent.
     pub retries_denied: Counter,
+    /// Reports in responses (ORCA) that the scheduler was told. Of those that a node says in quick succession only
+    /// some are.
+    pub orca_reports: Counter,
+    /// Reports in responses (ORCA) that could not be understood.
+    pub orca_malformed: Counter,
 }
 
 /// What happened on a node, as one worker saw it.
@@ -136,6 +141,75 @@ pub struct NodeStats {
     pub bytes_in: Counter,
     /// Time from the pick to the first byte of the answer.
     pub latency: Histogram,
+    /// What the node said last in a response (ORCA).
+    pub said: Said,
+}
+
+impl PerWorker<NodeStats> {
+    /// What the node said of itself in responses (ORCA), to whichever worker it said it last; without a lock.
+    pub fn said(&self) -> Option<Report> {
+        self.iter().filter_map(|stats| stats.said.load()).max_by_key(|report| report.measured_at)
+    }
+}
+
+/// A report that one thread changes and any may read: its time, load, jobs and errors a second, which is what
+/// responses can say.
+///
+/// The writer never waits. A reader that comes while it writes looks again.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// Odd while a report is written; 0 before the first one.
+    version: AtomicU64,
+    measured_at: AtomicU64,
+    /// Which of the numbers are there: bits 0 to 2. In the upper half the bits of the load.
+    load: AtomicU64,
+    /// The bits of jobs a second, and in the upper half of errors a second.
+    rates: AtomicU64,
+}
+
+impl Said {
+    /// Only for the one writer.
+    #[inline]
+    pub fn store(&self, report: &Report) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        let Report { measured_at, load, jobs_per_s, errors_per_s, .. } = *report;
+        let there = u64::from(load.is_some())
+            | u64::from(jobs_per_s.is_some()) << 1
+            | u64::from(errors_per_s.is_some()) << 2;
+        let bits = |number: Option<f32>| u64::from(number.unwrap_or(0.0).to_bits());
+        self.measured_at.store(measured_at.as_nanos(), Ordering::Relaxed);
+        self.load.store(there | bits(load) << 32, Ordering::Relaxed);
+        self.rates.store(bits(jobs_per_s) | bits(errors_per_s) << 32, Ordering::Relaxed);
+        self.version.store(version + 2, Ordering::Release);
+    }
+
+    /// The last report, if there ever was one.
+    pub fn load(&self) -> Option<Report> {
+        loop {
+            let version = self.version.load(Ordering::Acquire);
+            if version == 0 {
+                return None;
+            }
+            let measured_at = self.measured_at.load(Ordering::Relaxed);
+            let load = self.load.load(Ordering::Relaxed);
+            let rates = self.rates.load(Ordering::Relaxed);
+            fence(Ordering::Acquire);
+            if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
+                let number =
+                    |bit: u64, bits: u64| (load >> bit & 1 != 0).then(|| f32::from_bits(bits as u32));
+                return Some(Report {
+                    measured_at: Time::from_nanos(measured_at),
+                    load: number(0, load >> 32),
+                    jobs_per_s: number(1, rates),
+                    errors_per_s: number(2, rates >> 32),
+                    ..Report::default()
+                });
+            }
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// Counts of durations in buckets that grow with the duration: 4 to each doubling,
@@ -203,5 +277,45 @@ mod tests {
             assert!(bucket == 0 || us >= Histogram::upper_us(bucket - 1), "{us} in {bucket}");
         }
         assert_eq!(Histogram::bucket(u64::MAX), Histogram::BUCKETS - 1);
+    }
+
+    #[test]
+    fn what_was_said_is_read_whole_while_it_is_written() {
+        let said = Said::default();
+        assert_eq!(said.load(), None);
+        // All numbers of a report are the same, so a mixture of two shows.
+        let report = |number: u64| Report {
+            measured_at: Time::from_nanos(number),
+            load: Some(number as f32),
+            jobs_per_s: number.is_multiple_of(2).then_some(number as f32),
+            errors_per_s: Some(number as f32),
+            ..Report::default()
+        };
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut last = 0;
+                while last < 100_000 {
+                    let Some(seen) = said.load() else { continue };
+                    let number = seen.measured_at.as_nanos();
+                    assert!(number >= last, "{number} after {last}");
+                    assert_eq!(seen, report(number));
+                    last = number;
+                }
+            });
+            (1..=100_000).for_each(|number| said.store(&report(number)));
+            reader.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn the_newest_report_of_all_workers_counts() {
+        let stats: PerWorker<NodeStats> = PerWorker::new(3);
+        assert_eq!(stats.said(), None);
+        for (worker, at) in [(0, 5), (2, 9)] {
+            let load = Some(at as f32);
+            let measured_at = Time::from_nanos(at);
+            stats.of(worker).said.store(&Report { measured_at, load, ..Report::default() });
+        }
+        assert_eq!(stats.said().unwrap().load, Some(9.0));
     }
 }

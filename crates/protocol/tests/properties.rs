@@ -27,12 +27,22 @@ fn head() -> impl Strategy<Value = Vec<u8>> {
         Just("Connection: upgrade\r\nUpgrade: x\r\n".to_owned()),
         Just("X-Forwarded-For: 10.0.0.1\r\n".to_owned()),
         Just("TE: trailers\r\n".to_owned()),
+        Just("Endpoint-Load-Metrics: TEXT cpu_utilization=0.5\r\n".to_owned()),
+        Just("Trailer: endpoint-load-metrics-bin\r\n".to_owned()),
         Just(" folded\r\n".to_owned()),
         Just("bare: lf\n".to_owned()),
         "[a-zA-Z-]{1,12}: [ -~]{0,20}\r\n",
     ];
     (start, prop::collection::vec(line, 0..8), "[ -~\r\n]{0,20}")
         .prop_map(|(start, lines, rest)| format!("{start}{}\r\n{rest}", lines.concat()).into_bytes())
+}
+
+fn trailer_field() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("endpoint-load-metrics: TEXT rps=1\r\n".to_owned()),
+        Just("Endpoint-Load-Metrics-Bin:\r\n".to_owned()),
+        "[a-zA-Z-]{1,6}: ?[ -~]{0,12}\r\n",
+    ]
 }
 
 proptest! {
@@ -71,6 +81,12 @@ proptest! {
         }
         prop_assert_eq!(data, pieces.concat());
         prop_assert_eq!(consumed, body.len() - "next".len());
+    }
+
+    #[test]
+    fn trailers_stay_trailers(fields in prop::collection::vec(trailer_field(), 0..6), rest in "[ -~]{0,5}") {
+        let body = format!("1\r\na\r\n0\r\n{}\r\n{rest}", fields.concat());
+        invariants::http1_chunked(body.as_bytes());
     }
 
     #[test]

@@ -37,6 +37,16 @@ pub struct Scan {
     pub done: bool,
 }
 
+/// What a call of [`Chunks::scan_to_trailer`] or [`Chunks::decode_to_trailer`] took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// Bytes of the input that belong to the body before its trailer.
+    pub consumed: usize,
+    /// Bytes after these that are the trailer, its empty line included; the body is complete with them. `None` if
+    /// the trailer has not begun or is not all there: what of it is there is to be given again, with more.
+    pub trailer: Option<usize>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Size,
@@ -76,7 +86,7 @@ impl Chunks {
     /// A [`Fault`] if the bytes are no strictly valid chunks. The body cannot be
     /// continued then.
     pub fn scan(&mut self, bytes: &[u8]) -> Result<Scan, Fault> {
-        self.advance(bytes, |_| {})
+        self.advance(bytes, false, |_| {})
     }
 
     /// Like [`Chunks::scan`], and appends the data to `out`, without sizes, extensions and trailer.
@@ -84,13 +94,60 @@ impl Chunks {
     /// # Errors
     /// As [`Chunks::scan`]. Data before the fault has been appended.
     pub fn decode(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Scan, Fault> {
-        self.advance(bytes, |data| out.extend_from_slice(data))
+        self.advance(bytes, false, |data| out.extend_from_slice(data))
+    }
+
+    /// Like [`Chunks::scan`], but takes the trailer (8 KiB at the most) in one piece, for those who look into it.
+    ///
+    /// # Errors
+    /// As [`Chunks::scan`].
+    pub fn scan_to_trailer(&mut self, bytes: &[u8]) -> Result<Parts, Fault> {
+        let scan = self.advance(bytes, true, |_| {})?;
+        self.take_trailer(bytes, scan.consumed)
+    }
+
+    /// Like [`Chunks::decode`], but takes the trailer in one piece, as [`Chunks::scan_to_trailer`] does.
+    ///
+    /// # Errors
+    /// As [`Chunks::decode`].
+    pub fn decode_to_trailer(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<Parts, Fault> {
+        let scan = self.advance(bytes, true, |data| out.extend_from_slice(data))?;
+        self.take_trailer(bytes, scan.consumed)
+    }
+
+    /// Takes the trailer if it begins at `consumed` and is all there.
+    #[inline(always)]
+    fn take_trailer(&mut self, bytes: &[u8], consumed: usize) -> Result<Parts, Fault> {
+        if !self.is_at_trailer() {
+            return Ok(Parts { consumed, trailer: None });
+        }
+        let mut ahead = *self;
+        let scan = ahead.advance(&bytes[consumed..], false, |_| {})?;
+        if !scan.done {
+            return Ok(Parts { consumed, trailer: None });
+        }
+        *self = ahead;
+        Ok(Parts { consumed, trailer: Some(scan.consumed) })
+    }
+
+    /// Whether the last chunk has ended and nothing of the trailer has been taken.
+    #[inline(always)]
+    fn is_at_trailer(&self) -> bool {
+        self.state == State::TrailerStart && self.line == 0
     }
 
     #[inline(always)]
-    fn advance(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<Scan, Fault> {
+    fn advance(
+        &mut self,
+        bytes: &[u8],
+        to_trailer: bool,
+        mut data: impl FnMut(&[u8]),
+    ) -> Result<Scan, Fault> {
         let mut at = 0;
         while at < bytes.len() && self.state != State::Done {
+            if to_trailer && self.is_at_trailer() {
+                break;
+            }
             if self.state == State::Data {
                 let left = bytes.len() - at;
                 let take = usize::try_from(self.number).map_or(left, |n| n.min(left));

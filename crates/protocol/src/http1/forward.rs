@@ -1,6 +1,6 @@
 //! Heads as they are sent on.
 
-use super::head::{Header, Name, Version};
+use super::head::{Header, LOAD_METRICS, Name, Version};
 use super::request::{Form, Method, Request};
 use super::response::{Response, UNCHUNKED};
 use super::tokens;
@@ -43,6 +43,8 @@ pub struct ResponseEdits<'a> {
     pub via: Option<&'a str>,
     /// The body is sent without chunks: drop `Transfer-Encoding` and `Trailer`.
     pub decode_chunked: bool,
+    /// Drop the fields in which the node says how it is (ORCA), and a `Trailer` that announces nothing else.
+    pub drop_load_metrics: bool,
     /// Send a request id: name of the field and value, in place of the node's.
     pub request_id: Option<(&'a str, &'a [u8])>,
 }
@@ -73,6 +75,7 @@ pub fn forward_request(head: &Request, bytes: &[u8], edits: &RequestEdits<'_>, o
         hop_by_hop: head.index.hop_by_hop,
         replaced: replaced & head.index.seen,
         upgrade,
+        trailer: false,
         name: request_id.map(|(name, _)| name),
     };
     filter.copy(&head.headers, bytes, start, head.head_len, out);
@@ -116,11 +119,13 @@ pub fn forward_response(head: &Response, bytes: &[u8], edits: &ResponseEdits<'_>
     out.extend_from_slice(&bytes[9..12]);
     out.push(b' ');
     out.extend_from_slice(head.reason.of(bytes));
-    let replaced = if edits.decode_chunked { UNCHUNKED } else { 0 };
+    let unchunked = if edits.decode_chunked { UNCHUNKED } else { 0 };
+    let load_metrics = if edits.drop_load_metrics { LOAD_METRICS } else { 0 };
     let filter = Filter {
         hop_by_hop: head.index.hop_by_hop,
-        replaced: replaced & head.index.seen,
+        replaced: (unchunked | load_metrics) & head.index.seen,
         upgrade: head.upgrade,
+        trailer: edits.drop_load_metrics && head.index.has(Name::Trailer),
         name: edits.request_id.map(|(name, _)| name),
     };
     filter.copy(&head.headers, bytes, head.reason.end, head.head_len, out);
@@ -181,6 +186,8 @@ struct Filter<'a> {
     replaced: u32,
     /// Whether `Upgrade` is copied although it is for one connection only.
     upgrade: bool,
+    /// Whether a `Trailer` may have to go because what it announces goes.
+    trailer: bool,
     /// One more name.
     name: Option<&'a str>,
 }
@@ -192,7 +199,7 @@ impl Filter<'_> {
     fn copy(&self, headers: &[Header], bytes: &[u8], from: u32, head_len: u32, out: &mut Vec<u8>) {
         let end = head_len as usize - 2;
         let mut from = from as usize;
-        if self.hop_by_hop || self.replaced != 0 || self.name.is_some() {
+        if self.hop_by_hop || self.replaced != 0 || self.trailer || self.name.is_some() {
             for (i, header) in headers.iter().enumerate() {
                 if self.drops(header, bytes) {
                     out.extend_from_slice(&bytes[from..header.name.start as usize]);
@@ -207,10 +214,18 @@ impl Filter<'_> {
     fn drops(&self, header: &Header, bytes: &[u8]) -> bool {
         (header.hop_by_hop && !(self.upgrade && header.known == Name::Upgrade))
             || header.known.bit() & self.replaced != 0
+            || (self.trailer && announces_load_metrics(header, bytes))
             || self.name.is_some_and(|name| {
                 name.len() == header.name.len() && header.name.of(bytes).eq_ignore_ascii_case(name.as_bytes())
             })
     }
+}
+
+/// Whether a field is a `Trailer` that announces what nodes say of themselves, and nothing else.
+fn announces_load_metrics(header: &Header, bytes: &[u8]) -> bool {
+    header.known == Name::Trailer
+        && tokens::list(header.value.of(bytes))
+            .all(|name| !name.is_empty() && Name::recognise(name).is_load_metrics())
 }
 
 /// Writes the values of the fields called `name`, each followed by a comma, if they are believed.

@@ -103,6 +103,8 @@ pub enum Name {
     Referer,
     UserAgent,
     Authorization,
+    EndpointLoadMetrics,
+    EndpointLoadMetricsBin,
     Other,
 }
 
@@ -114,7 +116,13 @@ impl Name {
         1 << self as u32
     }
 
-    /// The name that `text` spells, in any case.
+    /// Whether a node says in this field how it is (ORCA).
+    #[inline(always)]
+    pub fn is_load_metrics(self) -> bool {
+        self.bit() & LOAD_METRICS != 0
+    }
+
+    /// The name that `text` spells, in any case; `text` is not empty.
     #[inline(always)]
     pub(crate) fn recognise(text: &[u8]) -> Name {
         let is = |name: &str| text.eq_ignore_ascii_case(name.as_bytes());
@@ -140,11 +148,16 @@ impl Name {
             (17, b't') if is("transfer-encoding") => Name::TransferEncoding,
             (17, b'x') if is("x-forwarded-proto") => Name::XForwardedProto,
             (18, b'p') if is("proxy-authenticate") => Name::ProxyAuthenticate,
+            (21, b'e') if is("endpoint-load-metrics") => Name::EndpointLoadMetrics,
+            (25, b'e') if is("endpoint-load-metrics-bin") => Name::EndpointLoadMetricsBin,
             (19, b'p') if is("proxy-authorization") => Name::ProxyAuthorization,
             _ => Name::Other,
         }
     }
 }
+
+/// Fields in which a node says how it is (ORCA).
+pub(crate) const LOAD_METRICS: u32 = Name::EndpointLoadMetrics.bit() | Name::EndpointLoadMetricsBin.bit();
 
 /// Fields that concern one connection only and are dropped when forwarding.
 /// `Transfer-Encoding` is not among them: bodies pass with the framing they came in.

@@ -21,9 +21,11 @@ mod head;
 mod request;
 mod response;
 mod tokens;
+mod trailer;
 
-pub use chunks::{Chunks, Scan};
+pub use chunks::{Chunks, Parts, Scan};
 pub use forward::{RequestEdits, ResponseEdits, forward_request, forward_response};
 pub use head::{Framing, Header, Limits, Malformed, Name, Span, Version, find_head_end};
 pub use request::{Method, Refusal, Request};
 pub use response::{Fault, Response};
+pub use trailer::retain_trailer;

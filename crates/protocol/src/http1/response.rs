@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::forward::ResponseEdits;
-use super::head::{self, Framing, Header, Index, Limits, Malformed, Name, Span, Version};
+use super::head::{self, Framing, Header, Index, LOAD_METRICS, Limits, Malformed, Name, Span, Version};
 use super::request::Method;
 use super::tokens;
 
@@ -97,6 +97,18 @@ impl Response {
         head::find(&self.headers, bytes, name)
     }
 
+    /// Whether the node says in this head how it is (ORCA).
+    #[inline(always)]
+    pub fn has_load_metrics(&self) -> bool {
+        self.index.seen & LOAD_METRICS != 0
+    }
+
+    /// The fields in which the node says how it is (ORCA): which form, and the value.
+    pub fn load_metrics<'b>(&self, bytes: &'b [u8]) -> impl Iterator<Item = (Name, &'b [u8])> {
+        let fields = self.headers.iter().filter(|header| header.known.is_load_metrics());
+        fields.map(|header| (header.known, header.value.of(bytes)))
+    }
+
     /// Whether the head may be forwarded as it is: [`forward_response`](super::forward_response)
     /// would write the same bytes.
     #[inline]
@@ -108,6 +120,7 @@ impl Response {
             && edits.request_id.is_none()
             && (self.is_interim() || (edits.keep_alive && !edits.client_keep_alive_header))
             && !(edits.decode_chunked && self.index.seen & UNCHUNKED != 0)
+            && !(edits.drop_load_metrics && self.index.seen & (LOAD_METRICS | Name::Trailer.bit()) != 0)
     }
 
     /// Whether another response to the same request follows.

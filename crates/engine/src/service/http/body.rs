@@ -1,7 +1,7 @@
 //! How far a body has come, and the body of a request on its way to the node.
 
 use evener_model::Outcome;
-use evener_protocol::http1::{Chunks, Fault, Framing};
+use evener_protocol::http1::{Chunks, Fault, Framing, Parts};
 
 use super::client::http_spec;
 use super::reply::Reply;
@@ -25,6 +25,17 @@ pub(super) struct BodyPart {
     /// Bytes that belong to the body.
     pub(super) length: usize,
     /// Whether the body is complete with them.
+    pub(super) is_last: bool,
+}
+
+/// The next part of a response's body.
+#[derive(Debug)]
+pub(super) struct ResponsePart {
+    /// Bytes that belong to the body, before a trailer that is looked into.
+    pub(super) length: usize,
+    /// Bytes after them that are the whole trailer, if it is looked into and all there.
+    pub(super) trailer: usize,
+    /// Whether the body is complete with them. If not, what is left of the input is the beginning of a trailer.
     pub(super) is_last: bool,
 }
 
@@ -64,6 +75,44 @@ impl Body {
             *self = Body::Done;
         }
         Ok(part)
+    }
+
+    /// Takes what of `bytes` belongs to a response's body. `decoded` gets the data of chunks, if it is there;
+    /// `to_trailer`: a trailer is taken by itself, in one piece.
+    ///
+    /// # Errors
+    /// If a chunked body is malformed.
+    pub(super) fn take_response(
+        &mut self,
+        bytes: &[u8],
+        decoded: Option<&mut Vec<u8>>,
+        to_trailer: bool,
+    ) -> Result<ResponsePart, Fault> {
+        let part = match (&mut *self, decoded, to_trailer) {
+            (Body::Chunked(chunks), None, true) => ResponsePart::of(chunks.scan_to_trailer(bytes)?),
+            (Body::Chunked(chunks), Some(data), true) => {
+                ResponsePart::of(chunks.decode_to_trailer(bytes, data)?)
+            }
+            (Body::Chunked(chunks), Some(data), false) => {
+                let scan = chunks.decode(bytes, data)?;
+                ResponsePart { length: scan.consumed, trailer: 0, is_last: scan.done }
+            }
+            (body, ..) => {
+                let BodyPart { length, is_last } = body.take(bytes)?;
+                ResponsePart { length, trailer: 0, is_last }
+            }
+        };
+        if part.is_last {
+            *self = Body::Done;
+        }
+        Ok(part)
+    }
+}
+
+impl ResponsePart {
+    fn of(parts: Parts) -> ResponsePart {
+        let trailer = parts.trailer.unwrap_or(0);
+        ResponsePart { length: parts.consumed, trailer, is_last: parts.trailer.is_some() }
     }
 }
 

@@ -6,19 +6,22 @@ use evener_model::{NodeId, Outcome};
 use evener_protocol::http1::{self, Framing, Limits, ResponseEdits, Version};
 use evener_protocol::proxy_protocol;
 
-use super::body::{Body, BodyPart};
+use super::body::Body;
 use super::client::http_spec;
 use super::exchange::connect_outcome;
-use super::{Http, NONE, Readiness};
+use super::{Http, NONE, Readiness, orca};
 use crate::core::{Core, HEADROOM, READ_MAX, READS_PER_TURN};
 use crate::io::{Buffers, Io, Pending, Received};
 use crate::service::tcp::Tunnel;
-use crate::snapshot::ProxyVersion;
+use crate::snapshot::{Orca, ProxyVersion};
 use crate::token::{Kind, Token};
 
 /// Heads of responses may be so large, whatever is asked of clients: an operator who expects short
 /// requests expects no short answers.
 const HEAD_LIMITS: Limits = Limits { head_bytes_max: 64 * 1024, headers_max: 1000 };
+
+/// Bytes of a trailer without fields.
+const EMPTY_TRAILER: usize = 2;
 
 /// A connection to a node.
 #[derive(Debug)]
@@ -26,7 +29,7 @@ pub(super) struct Link {
     pub(super) io: Io,
     /// What the node has not taken yet.
     pub(super) output: Pending,
-    /// A response head that is not complete.
+    /// A response's head or trailer that is not complete.
     input: Vec<u8>,
     pub(super) pool: u32,
     pub(super) node: NodeId,
@@ -314,6 +317,7 @@ impl Http {
             client_keep_alive_header: false,
             via: None,
             decode_chunked: false,
+            drop_load_metrics: core.pools[self.links[index].pool as usize].spec.orca == Orca::Use,
             request_id: None,
         };
         self.head.clear();
@@ -340,6 +344,12 @@ impl Http {
     ) {
         let exchange_index = self.links[index].exchange as usize;
         let status = self.response.status;
+        // What it says counts most where it says that it cannot serve.
+        if self.response.has_load_metrics() {
+            let link = &self.links[index];
+            let fields = self.response.load_metrics(&scratch[start..head_end]);
+            orca::hear(core, (link.pool, link.node), fields);
+        }
         if self.retry_status(core, index, status) {
             return;
         }
@@ -373,6 +383,7 @@ impl Http {
             via: http.headers.via.as_deref(),
             // The answer to HEAD, too, tells of no chunks that such a client does not know.
             decode_chunked: exchange.client_version == Version::Http10,
+            drop_load_metrics: core.pools[link.pool as usize].spec.orca == Orca::Use,
             request_id: None,
         };
         self.head.clear();
@@ -410,37 +421,41 @@ impl Http {
         let exchange_index = link.exchange as usize;
         let exchange = &mut self.exchanges[exchange_index];
         let client_index = exchange.client as usize;
-        let taken = if exchange.decodes_chunks {
-            self.head.clear();
-            match &mut exchange.response_body {
-                Body::Chunked(chunks) => chunks
-                    .decode(&scratch[body..end], &mut self.head)
-                    .map(|scan| BodyPart { length: scan.consumed, is_last: scan.done }),
-                _ => Ok(BodyPart { length: 0, is_last: true }),
-            }
-        } else {
-            exchange.response_body.take(&scratch[body..end])
-        };
+        let orca = core.pools[link.pool as usize].spec.orca;
+        self.head.clear();
+        let decoded = exchange.decodes_chunks.then_some(&mut self.head);
+        let taken = exchange.response_body.take_response(&scratch[body..end], decoded, orca != Orca::Off);
         let Ok(part) = taken else {
             // As long as the head is still here, this can be another node's answer, or a plain 502.
             exchange.has_answered &= from == body;
             return self.link_failed(core, index, Outcome::Reset);
         };
+        let chunks_end = body + part.length;
+        let mut sent_end = chunks_end + part.trailer;
+        let is_clean = sent_end == end;
+        if part.trailer > EMPTY_TRAILER {
+            let trailer = &mut scratch[chunks_end..sent_end];
+            sent_end = chunks_end + orca::hear_trailer(core, (link.pool, link.node), trailer);
+        } else if !part.is_last {
+            // The beginning of a trailer waits here for the rest.
+            link.input.extend_from_slice(&scratch[chunks_end..end]);
+        }
         let sent = if exchange.decodes_chunks {
             exchange.bytes_out += self.head.len() as u64;
             let data = std::mem::take(&mut self.head);
             let sent = self.send_to_client(core, client_index, &data);
             self.head = data;
             sent
+        } else if from < sent_end {
+            exchange.bytes_out += (sent_end - body) as u64;
+            self.send_to_client(core, client_index, &scratch[from..sent_end])
         } else {
-            exchange.bytes_out += part.length as u64;
-            self.send_to_client(core, client_index, &scratch[from..body + part.length])
+            Ok(true)
         };
         if sent.is_err() {
             return self.abort_client(core, client_index);
         }
         if part.is_last {
-            let is_clean = body + part.length == end;
             self.response_complete(core, index, is_clean);
         } else {
             self.arm_link(core, index);
@@ -578,6 +593,7 @@ impl Http {
             client_keep_alive_header: false,
             via: http.headers.via.as_deref(),
             decode_chunked: false,
+            drop_load_metrics: core.pools[self.links[index].pool as usize].spec.orca == Orca::Use,
             request_id: None,
         };
         let head_length = self.response.head_len as usize;

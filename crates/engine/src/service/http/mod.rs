@@ -8,6 +8,7 @@
 //! - `client.rs`: reading requests, writing to clients, letting them go
 //! - `exchange.rs`: placing a request, trying again elsewhere, ending it
 //! - `link.rs`: connections to nodes, reading responses
+//! - `orca.rs`: what nodes say of themselves in responses
 //! - `route.rs`: which pool a request goes to, and what of it is hashed
 //! - `reply.rs`: answers of the director's own
 //! - `log.rs`: the access log's lines
@@ -17,6 +18,7 @@ mod client;
 mod exchange;
 mod link;
 pub(crate) mod log;
+mod orca;
 mod reply;
 mod route;
 
