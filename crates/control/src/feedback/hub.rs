@@ -230,9 +230,12 @@ impl PoolState {
             }
             let left = node.told.merged(now, expiry);
             node.refuses = left.is_some_and(|report| report.health == Some(Health::NONE));
-            if let Some(report) = left {
-                untold.push((id, Event::Report { node: node.id, report }));
-            }
+            let event = match left {
+                Some(report) => Event::Report { node: node.id, report },
+                // No news, but jobs that wait because of what was reported learn by it that this is over.
+                None => Event::Check { node: node.id, up: node.up },
+            };
+            untold.push((id, event));
         }
     }
 

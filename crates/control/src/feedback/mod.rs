@@ -128,3 +128,6 @@ impl Feedback {
         self.hub.abort();
     }
 }
+
+#[cfg(test)]
+mod tests;
