@@ -4,6 +4,7 @@
 //! Nothing here sleeps and hopes: a test waits for a condition, up to [`DEADLINE`].
 
 pub mod clients;
+pub mod databases;
 pub mod director;
 pub mod http;
 pub mod load;

@@ -1,4 +1,4 @@
-//! Real servers that can be asked how much they do: MariaDB, Redis, memcached, and nginx's page of status.
+//! Real servers that can be asked how much they do: MariaDB, MySQL, Redis, memcached, and nginx's page of status.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -48,6 +48,48 @@ impl Server {
                 // Its thread counts as running, and is no job.
                 "--event-scheduler=ON".into(),
             ]
+        })
+    }
+
+    /// MySQL 9 with an empty database. The user `evener` has the password `secret`, which is checked by the default
+    /// plug-in, caching_sha2_password, and no privilege.
+    pub fn mysql() -> Server {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let starter = program("mysqld");
+        let mut common = vec!["--no-defaults".into(), "--user=root".into()];
+        // Unpacked and not installed, it does not lie where it was built for.
+        let unpacked = starter.parent().and_then(Path::parent).map(|place| place.join("root/usr"));
+        if let Some(base) = unpacked.filter(|base| base.is_dir()) {
+            let base = base.display();
+            common.extend([
+                format!("--basedir={base}"),
+                format!("--lc-messages-dir={base}/share/mysql"),
+                format!("--plugin-dir={base}/lib/mysql/plugin"),
+            ]);
+        }
+        common.extend([
+            format!("--datadir={}", folder.path().join("data").display()),
+            format!("--tmpdir={}", folder.path().display()),
+            "--secure-file-priv=NULL".into(),
+            "--innodb-buffer-pool-size=32M".into(),
+        ]);
+        let installed = Command::new(starter).args(&common).arg("--initialize-insecure").output();
+        let installed = installed.expect("mysqld runs");
+        assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+        let first = folder.path().join("first.sql");
+        std::fs::write(&first, "CREATE USER evener@'%' IDENTIFIED BY 'secret';\n").expect("written");
+        Server::start("mysqld", folder, |address, folder| {
+            common.extend([
+                format!("--init-file={}", first.display()),
+                format!("--socket={}", folder.join("socket").display()),
+                format!("--pid-file={}", folder.join("pid").display()),
+                format!("--bind-address={}", address.ip()),
+                format!("--port={}", address.port()),
+                "--mysqlx=0".into(),
+                "--skip-log-bin".into(),
+                "--performance-schema=OFF".into(),
+            ]);
+            common
         })
     }
 
@@ -104,15 +146,23 @@ impl Server {
         })
     }
 
-    /// Runs a statement on MariaDB, as root, until the value ends.
+    /// Runs a statement on MariaDB or MySQL, as root, until the value ends.
     pub fn statement(&self, statement: &str) -> Statement {
-        let child = Command::new(program("mariadb"))
-            .args(["--no-defaults", "--user=root", "--host=127.0.0.1", "--execute", statement])
-            .arg(format!("--port={}", self.address.port()))
+        let child = self
+            .sql_client()
+            .args(["--execute", statement])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn();
         Statement(child.expect("mariadb runs"))
+    }
+
+    /// A client of MariaDB or MySQL, as root.
+    pub(crate) fn sql_client(&self) -> Command {
+        let mut client = Command::new(program("mariadb"));
+        client.args(["--no-defaults", "--user=root", "--host=127.0.0.1"]);
+        client.arg(format!("--port={}", self.address.port()));
+        client
     }
 
     /// Opens connections to it.
@@ -173,9 +223,13 @@ impl Drop for Statement {
 }
 
 /// The path of a server's program; `tests/setup` installs it where it is missing.
-fn program(name: &str) -> PathBuf {
+pub(crate) fn program(name: &str) -> PathBuf {
     static SETUP: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let find = || {
+        // A mysqld that the system has may be another name of MariaDB.
+        if name == "mysqld" {
+            return Some(checkout().join(".cache/tests/mysql/run/mysqld")).filter(|path| path.exists());
+        }
         let folders = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
         folders.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
     };
