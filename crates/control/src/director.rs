@@ -635,11 +635,7 @@ impl State {
                 timeouts: pool.timeouts,
                 idle_connections_max: pool.idle_connections,
                 send_proxy: pool.send_proxy,
-                orca: match pool.feedback.orca {
-                    config::Orca::Use => snapshot::Orca::Use,
-                    config::Orca::Forward => snapshot::Orca::Forward,
-                    config::Orca::Off => snapshot::Orca::Off,
-                },
+                orca: pool.feedback.orca,
                 waiting: Arc::clone(&state.waiting),
                 stats: Arc::clone(&state.stats),
             })

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use evener_engine::stats::Histogram;
+use evener_engine::stats::{Histogram, PoolStats};
 use evener_model::{Outcome, Report};
 
 use crate::director::{Director, State};
+use crate::feedback::Dialect;
 
 /// Upper bounds of exported latency buckets, in microseconds; each is a bound of [`Histogram`] too.
 const BOUNDS_US: [u64; 11] =
@@ -161,7 +162,11 @@ pub(crate) fn render(director: &Director) -> String {
 /// What nodes say of themselves.
 fn reports(out: &mut Text, director: &Director, state: &State) {
     out.family("evener_reports_total", "counter", "Reports of nodes that were taken, by the way they came.");
+    // Workers count what comes in responses.
+    let orca =
+        |read: fn(&PoolStats) -> u64| -> u64 { state.pools.values().map(|pool| pool.stats.sum(read)).sum() };
     for (dialect, taken, _) in director.reports.all() {
+        let taken = if dialect == Dialect::Orca { orca(|stats| stats.orca_reports.load()) } else { taken };
         out.sample("evener_reports_total", &[("source", dialect.name())], taken as f64);
     }
     out.family(
@@ -170,6 +175,8 @@ fn reports(out: &mut Text, director: &Director, state: &State) {
         "Reports that were not believed: malformed, unsigned, replayed, too old, or of no node.",
     );
     for (dialect, _, refused) in director.reports.all() {
+        let refused =
+            if dialect == Dialect::Orca { orca(|stats| stats.orca_malformed.load()) } else { refused };
         out.sample("evener_reports_refused_total", &[("source", dialect.name())], refused as f64);
     }
     out.family("evener_pool_phase_seconds", "gauge", "Time between two reports of a node.");

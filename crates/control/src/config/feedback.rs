@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use evener_engine::snapshot::Network;
+use evener_engine::snapshot::{Network, Orca};
 use evener_feedback::controller::{Law, Settings as ControllerSettings};
 use evener_feedback::necp::{Forwarding, Protocol};
 use evener_model::Weight;
@@ -99,18 +99,6 @@ pub struct Pull {
     pub interval: Option<Duration>,
     /// How long an answer may take.
     pub timeout: Duration,
-}
-
-/// What is done with load metrics in responses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Orca {
-    /// They are read, and not forwarded.
-    #[default]
-    Use,
-    /// They are read and forwarded.
-    Forward,
-    /// They are forwarded and not read.
-    Off,
 }
 
 /// `join`: agents whose nodes become nodes of the pool.

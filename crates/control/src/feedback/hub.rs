@@ -8,7 +8,7 @@ use std::time::Duration;
 use evener_engine::snapshot::PoolId;
 use evener_feedback::controller::Law;
 use evener_feedback::necp::{Exception, Forwarding, Port, Service};
-use evener_model::{Event, Health, NodeId, Report, Time, Weight};
+use evener_model::{Event, Health, Report, Time, Weight};
 
 use crate::director::{Director, NodeState, PoolState, State};
 use crate::feedback::{Dialect, Index, NodeRef, TICK};
@@ -76,18 +76,7 @@ impl Director {
             return self.reports.count_refused(dialect);
         }
         self.reports.count_taken(dialect);
-        let Some(merged) = known.told.merged(now, pool.expiry) else { return };
-        let refused = known.refuses;
-        known.refuses = merged.health == Some(Health::NONE);
-        if let Some(tuner) = &mut pool.tuner {
-            tuner.reported(now, known.id, &merged);
-        }
-        let turned = refused != known.refuses;
-        pool.steer(now, node.node, &merged);
-        state.untold.push((node.pool, Event::Report { node: node.node, report: merged }));
-        if turned {
-            pool.weigh(now, node.pool, &mut state.untold);
-        }
+        pool.learn(now, place, &mut state.untold);
         self.reports_wait.notify_one();
     }
 
@@ -159,6 +148,7 @@ impl Director {
         let mut state = self.state();
         let state = &mut *state;
         for pool in state.pools.values_mut() {
+            pool.hear_responses(now, &mut state.untold);
             pool.age(now, &mut state.untold);
             pool.weigh(now, pool.id, &mut state.untold);
         }
@@ -196,10 +186,40 @@ impl State {
 }
 
 impl PoolState {
-    /// The controller learns what a node said. What it does not use (no load, no health) is no fault.
-    fn steer(&mut self, now: Time, node: NodeId, report: &Report) {
-        if let Err(ignored) = self.controller.reported(now, node, report) {
-            tracing::trace!(%node, %ignored, "not used for weights");
+    /// Takes what nodes said in responses since the last time. The worker that forwarded the response has told its
+    /// own scheduler; the others learn it here.
+    fn hear_responses(&mut self, now: Time, untold: &mut Vec<(PoolId, Event)>) {
+        if !self.hears[Dialect::Orca.index()] {
+            return;
+        }
+        for place in 0..self.nodes.len() {
+            let node = &mut self.nodes[place];
+            let Some(report) = node.stats.said() else { continue };
+            if node.told.is_news(Dialect::Orca, &report)
+                && node.told.take(now, Dialect::Orca, report, self.expiry)
+            {
+                self.learn(now, place, untold);
+            }
+        }
+    }
+
+    /// Draws the conclusions from what a node has just said.
+    fn learn(&mut self, now: Time, place: usize, untold: &mut Vec<(PoolId, Event)>) {
+        let node = &mut self.nodes[place];
+        let Some(report) = node.told.merged(now, self.expiry) else { return };
+        let id = node.id;
+        let refuses = report.health == Some(Health::NONE);
+        let turned = std::mem::replace(&mut node.refuses, refuses) != refuses;
+        if let Some(tuner) = &mut self.tuner {
+            tuner.reported(now, id, &report);
+        }
+        // What says neither load nor health is no fault: it is for the scheduler.
+        if let Err(ignored) = self.controller.reported(now, id, &report) {
+            tracing::trace!(node = %id, %ignored, "not used for weights");
+        }
+        untold.push((self.id, Event::Report { node: id, report }));
+        if turned {
+            self.weigh(now, self.id, untold);
         }
     }
 

@@ -26,6 +26,11 @@ impl Told {
         true
     }
 
+    /// Whether a report was measured after what was said in that dialect before.
+    pub(crate) fn is_news(&self, dialect: Dialect, report: &Report) -> bool {
+        self.reports[dialect.index()].is_none_or(|known| report.measured_at > known.measured_at)
+    }
+
     /// What is believed of the node now: each figure from the newest report that has it. Its time is that of the
     /// newest report.
     pub(crate) fn merged(&self, now: Time, expiry: Duration) -> Option<Report> {
