@@ -1,24 +1,32 @@
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
-use evener_load::measure::Answer;
+use evener_agent::settings::{AgentCheck, Datagrams, Director, Listen, Service, Update};
+use evener_agent::{AgentError, Settings};
 use evener_load::settings::Source;
-use evener_load::{Sample, Sampler, Settings};
-use evener_model::{Report, Time};
+use evener_load::{Sample, Sampler};
+use evener_model::Time;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
 
-use crate::Wrong;
 use crate::output::Status;
+use crate::{Wrong, logging};
 
-/// Measures this node.
+mod print;
+
+/// Measures this node, and tells directors how it is.
 ///
 /// Reads what the kernel says of CPUs, network, disks, memory and open files, or of the control group that limits
-/// them, and asks the servers, programs and metrics that --source or the configuration names for jobs. Prints what it
-/// finds once a second, until it is interrupted.
+/// them, and asks the servers, programs and metrics that --source or the configuration names for jobs.
+///
+/// With --director, --listen, --agent-check or --datagrams, it reports until it is ended, and logs to standard error
+/// whom it is connected to. SIGTERM and SIGINT take services back and end it. Without, it prints what it finds once a
+/// second.
 ///
 /// With --once, exit status 1 if something could not be measured.
 #[derive(Debug, Args)]
@@ -26,20 +34,66 @@ use crate::output::Status;
   evener agent
   evener agent --once --json --source 'connections = { port = 80 }'
   evener agent --source 'mysql = { address = \"127.0.0.1:3306\", user = \"evener\" }'
-  evener agent --once --source 'program = { run = [\"/usr/local/bin/health\"] }'
+  evener agent --director necp://10.0.0.9 --service 80 --keys /etc/evener/feedback.keys
+  evener agent --director https://10.0.0.9:9901/report -c /etc/evener/agent.toml --user evener
+  evener agent --agent-check :9999 --listen 127.0.0.1:9998
   evener agent -c /etc/evener/agent.toml --once --json | jq .report.jobs")]
 pub(crate) struct Agent {
-    /// A file with a table `[agent]` that says what to measure
+    /// A file with a table `[agent]` that says what to measure, and whom to tell
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Ask this too, as in a table [[agent.source]]: connections, mysql, redis, memcached, nginx, json, prometheus
     /// or program; can be repeated
     #[arg(long = "source", value_name = "TOML", value_parser = source)]
     sources: Vec<Source>,
-    /// Measure once, over one interval
+    /// Report to this director: necp://HOST, necps://HOST (in TLS), http:// or https://HOST/PATH; can be repeated
+    #[arg(long = "director", value_name = "URL")]
+    directors: Vec<Director>,
+    #[arg(
+        long = "service",
+        value_name = "SERVICE",
+        help = "Offer this to directors that speak NECP: PORT, tcp/PORT or udp/PORT [,forwarding=nat|tunnel|direct]\n\
+                [,name=SERVICE of sources][,start=healthy|always]; can be repeated"
+    )]
+    services: Vec<Service>,
+    /// Sign with the first key of this file of lines ID SECRET, which others must not be able to read
+    #[arg(long, value_name = "FILE", alias = "key")]
+    keys: Option<PathBuf>,
+    /// Answer GET /load here: PORT (of this machine alone), :PORT or ADDRESS:PORT
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<Listen>,
+    #[arg(
+        long = "agent-check",
+        value_name = "ADDR",
+        help = "Answer HAProxy's agent-check here: ADDR[,service=SERVICE of sources]; can be repeated"
+    )]
+    agent_checks: Vec<AgentCheck>,
+    /// Send signed datagrams there: a multicast group, a broadcast address or a node, with a port; can be repeated
+    #[arg(long = "datagrams", value_name = "ADDR")]
+    datagrams: Vec<std::net::SocketAddr>,
+    /// Gather the datagrams of other nodes that come here, for GET /nodes
+    #[arg(long, value_name = "ADDR")]
+    gather: Option<Listen>,
+    /// What the node is called [default: as its host]
+    #[arg(long, value_name = "NAME", value_parser = node_name)]
+    node: Option<String>,
+    /// Time between reports to those who do not ask [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    period: Option<std::time::Duration>,
+    /// When those are told who do not ask: periodic (all nodes in step), continuous (no two in step) or on_access
+    /// (never)
+    #[arg(long, value_name = "HOW", value_parser = update)]
+    update: Option<Update>,
+    /// Become this user when all is open
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Print what is measured also when it is reported
+    #[arg(long)]
+    print: bool,
+    /// Measure once, over one interval, and tell nobody
     #[arg(long)]
     once: bool,
-    /// Print JSON; without --once, a line each time
+    /// Print JSON; without --once, a line each time; log in JSON, too
     #[arg(long)]
     json: bool,
 }
@@ -53,6 +107,32 @@ struct File {
 
 impl Agent {
     pub(crate) fn run(self) -> anyhow::Result<Status> {
+        let settings = self.settings()?;
+        if self.once {
+            return runtime()?.block_on(self.measure(&settings.measure));
+        }
+        let is_told = settings.tell.is_told();
+        if is_told {
+            logging::start("info", self.json)?;
+        }
+        let user = settings.tell.user.clone();
+        let agent = evener_agent::Agent::prepare(settings).map_err(told)?;
+        // All that takes root's rights is open now, and nothing has been heard of anybody yet.
+        match &user {
+            Some(user) => evener_agent::become_user(user).map_err(told)?,
+            None if is_told && evener_agent::is_root() => {
+                warn!("this agent runs as root, which it does not need: say user = \"evener\"");
+            }
+            None => {}
+        }
+        if is_told {
+            describe(&agent);
+        }
+        runtime()?.block_on(self.report(agent, !is_told || self.print))
+    }
+
+    /// What the file says, and the flags, which go before it.
+    fn settings(&self) -> anyhow::Result<Settings> {
         let mut settings = match &self.config {
             None => Settings::default(),
             Some(path) => {
@@ -62,37 +142,91 @@ impl Agent {
                     .agent
             }
         };
-        settings.sources.extend(self.sources.iter().cloned());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(self.measure(&settings))
+        settings.measure.sources.extend(self.sources.iter().cloned());
+        let tell = &mut settings.tell;
+        tell.directors.extend(self.directors.iter().cloned());
+        tell.services.extend(self.services.iter().cloned());
+        tell.agent_checks.extend(self.agent_checks.iter().cloned());
+        if !self.datagrams.is_empty() || self.gather.is_some() {
+            let datagrams = tell.datagrams.get_or_insert_with(Datagrams::new);
+            datagrams.to.extend(&self.datagrams);
+            datagrams.listen = self.gather.or(datagrams.listen);
+        }
+        tell.keys = self.keys.clone().or(tell.keys.take());
+        tell.listen = self.listen.or(tell.listen);
+        tell.node = self.node.clone().or(tell.node.take());
+        tell.period = self.period.unwrap_or(tell.period);
+        tell.update = self.update.unwrap_or(tell.update);
+        tell.user = self.user.clone().or(tell.user.take());
+        Ok(settings)
     }
 
-    async fn measure(&self, settings: &Settings) -> anyhow::Result<Status> {
+    async fn measure(&self, settings: &evener_load::Settings) -> anyhow::Result<Status> {
         let start = Instant::now();
         let mut sampler = Sampler::start(settings, Time::ZERO);
-        let mut rounds = tokio::time::interval(sampler.interval());
-        // A machine that was asleep needs no samples of that time.
-        rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        rounds.tick().await;
-        loop {
-            rounds.tick().await;
-            let now = Time::ZERO + start.elapsed();
-            let sample =
-                if self.once { sampler.sample_patiently(now).await } else { sampler.sample(now).await };
-            let text = match (self.json, self.once) {
-                (true, true) => format!("{:#}\n", describe(&sample)),
-                (true, false) => format!("{}\n", describe(&sample)),
-                (false, _) => summary(&sample),
-            };
-            match io::stdout().lock().write_all(text.as_bytes()) {
-                // Nobody reads any more: `evener agent | head`.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Status::Done),
-                result => result?,
+        tokio::time::sleep(sampler.interval()).await;
+        let sample = sampler.sample_patiently(Time::ZERO + start.elapsed()).await;
+        self.print(&sample)?;
+        Ok(if sample.failed.is_empty() { Status::Done } else { Status::Failed })
+    }
+
+    async fn report(&self, agent: evener_agent::Agent, prints: bool) -> anyhow::Result<Status> {
+        let (mut interrupted, mut ended) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let stop = async {
+            tokio::select! {
+                _ = interrupted.recv() => {}
+                _ = ended.recv() => {}
             }
-            if self.once {
-                return Ok(if sample.failed.is_empty() { Status::Done } else { Status::Failed });
+        };
+        let mut result = Ok(());
+        let on_sample = |sample: &Sample| {
+            if prints {
+                result = self.print(sample);
             }
+            if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        agent.run(stop, on_sample).await?;
+        match result {
+            // Nobody reads any more: `evener agent | head`.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Status::Done),
+            result => Ok(result.map(|()| Status::Done)?),
         }
+    }
+
+    fn print(&self, sample: &Sample) -> io::Result<()> {
+        let text = match (self.json, self.once) {
+            (true, true) => format!("{:#}\n", print::describe(sample)),
+            (true, false) => format!("{}\n", print::describe(sample)),
+            (false, _) => print::summary(sample),
+        };
+        io::stdout().lock().write_all(text.as_bytes())
+    }
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// What the operator must mend is wrong usage.
+fn told(error: AgentError) -> anyhow::Error {
+    match error {
+        AgentError::Listen { .. } => error.into(),
+        _ => Wrong(error.to_string()).into(),
+    }
+}
+
+fn describe(agent: &evener_agent::Agent) {
+    let node = agent.node();
+    info!(node, "measures this node");
+    if let Some(address) = agent.http_address() {
+        info!(%address, "answers over HTTP");
+    }
+    for address in agent.agent_check_addresses() {
+        info!(%address, "answers agent-check");
+    }
+    if let Some(address) = agent.datagram_address() {
+        info!(%address, "gathers datagrams");
     }
 }
 
@@ -100,72 +234,21 @@ fn source(text: &str) -> Result<Source, String> {
     toml::from_str(text).map_err(|error: toml::de::Error| error.message().to_owned())
 }
 
-/// For machines.
-fn describe(sample: &Sample) -> Value {
-    let sources = sample
-        .answers
-        .iter()
-        .map(|(name, answer)| json!({ "name": name, "answer": answer.as_ref().map(fields) }));
-    let services = sample.services.iter().map(|(name, report)| (name.clone(), fields(&said(report))));
-    json!({
-        "report": fields(&said(&sample.report)),
-        "services": services.collect::<serde_json::Map<_, _>>(),
-        "parts": sample.parts,
-        "readings": sample.readings,
-        "sources": sources.collect::<Vec<_>>(),
-        "failed": sample.failed,
-    })
+/// A value as the configuration has it under that key.
+fn as_configured<T>(key: &str, text: &str, pick: impl FnOnce(Settings) -> T) -> Result<T, String> {
+    let value = toml::Value::String(text.to_owned());
+    let settings: Result<Settings, _> = toml::from_str(&format!("{key} = {value}"));
+    settings.map(pick).map_err(|error| error.message().to_owned())
 }
 
-/// A report without its time, which is now.
-fn said(report: &Report) -> Answer {
-    Answer {
-        jobs: report.jobs,
-        load: report.load,
-        health: report.health,
-        credits: report.credits,
-        jobs_per_s: report.jobs_per_s,
-        errors_per_s: report.errors_per_s,
-        latency: report.latency,
-    }
+fn node_name(text: &str) -> Result<String, String> {
+    as_configured("node", text, |settings| settings.tell.node.unwrap_or_default())
 }
 
-fn fields(answer: &Answer) -> Value {
-    json!({
-        "health": answer.health.map(|health| health.value()),
-        "load": answer.load,
-        "jobs": answer.jobs,
-        "credits": answer.credits,
-        "jobs_per_s": answer.jobs_per_s,
-        "errors_per_s": answer.errors_per_s,
-        "latency_ms": answer.latency.map(|latency| latency.as_secs_f64() * 1000.0),
-    })
+fn period(text: &str) -> Result<std::time::Duration, String> {
+    as_configured("period", text, |settings| settings.tell.period)
 }
 
-/// For people: a line, and one for each thing that could not be measured.
-fn summary(sample: &Sample) -> String {
-    let report = &sample.report;
-    let shown = |value: Option<f32>| value.map_or("-".into(), |value| format!("{value:.2}"));
-    let mut out = format!(
-        "health {}  load {}  jobs {}",
-        report.health.map_or("-".into(), |health| health.value().to_string()),
-        shown(report.load),
-        report.jobs.map_or("-".into(), |jobs| jobs.to_string()),
-    );
-    if let Some(jobs) = report.jobs_per_s {
-        out += &format!("  jobs/s {jobs:.1}");
-    }
-    let parts = sample.parts.iter().map(|part| {
-        let load = shown(part.load.map(|load| load as f32));
-        if part.factor == 1.0 {
-            format!("{} {load}", part.name)
-        } else {
-            format!("{} {load} × {}", part.name, part.factor)
-        }
-    });
-    out += &format!("  ({})\n", parts.collect::<Vec<_>>().join(", "));
-    for failure in &sample.failed {
-        out += &format!("  {}: {}\n", failure.source, failure.reason);
-    }
-    out
+fn update(text: &str) -> Result<Update, String> {
+    as_configured("update", text, |settings| settings.tell.update)
 }

@@ -49,6 +49,24 @@ pub struct Settings {
     pub sources: Vec<Source>,
 }
 
+impl Settings {
+    /// The names of all keys, for whoever has others beside them in the same table.
+    pub const KEYS: &'static [&'static str] = &[
+        "interval",
+        "patience",
+        "proc",
+        "sys",
+        "cgroup",
+        "cpu",
+        "network",
+        "disk",
+        "memory",
+        "descriptors",
+        "health",
+        "source",
+    ];
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {

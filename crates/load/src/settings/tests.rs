@@ -10,6 +10,13 @@ fn nothing_said_is_the_default() {
 }
 
 #[test]
+fn the_list_of_keys_is_complete() {
+    let error = read("none-of-them = 1").expect_err("not a key");
+    let listed: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
+    assert_eq!(listed, Settings::KEYS, "{error}");
+}
+
+#[test]
 fn everything_can_be_said() {
     let text = r#"
         interval = "2s"
