@@ -215,11 +215,9 @@ impl Loads {
                 None
             }
         };
+        self.told_jobs(telling);
         let own = f64::from(telling.own);
-        if let Some(jobs) = telling.jobs {
-            self.means.feed_jobs(f64::from(jobs), own);
-            self.dispatchers = self.means.dispatchers();
-        }
+        let known = &mut self.nodes[node.index()];
         known.unexplained = -1.0;
         let Some(load) = telling.load.map(f64::from) else { return };
 
@@ -236,6 +234,14 @@ impl Loads {
         // In whole jobs: differences that are smaller are chance, and dispatchers that all go by them go together.
         let jobs = ((load * weight - explained) / self.cost.come).clamp(0.0, UNEXPLAINED_MAX);
         known.unexplained = jobs as u32 as f32;
+    }
+
+    /// Takes how many jobs a node says that it has.
+    pub(crate) fn told_jobs(&mut self, telling: &Telling) {
+        if let Some(jobs) = telling.jobs {
+            self.means.feed_jobs(f64::from(jobs), f64::from(telling.own));
+            self.dispatchers = self.means.dispatchers();
+        }
     }
 
     /// The load of a node with so many own jobs in flight: what jobs do not explain of its report; what those make of

@@ -53,11 +53,58 @@ pub(crate) struct Record {
     pub(crate) warming_since: Option<Time>,
     pub(crate) conduct: Conduct,
     pub(crate) latency: Latency,
-    /// What it last said of itself, and whether that is still believed.
+    /// What it last said of itself, figure by figure, and whether any of that is still believed.
     pub(crate) report: Option<Report>,
     pub(crate) believed: bool,
-    /// The jobs in flight here when it said so.
+    /// When each figure was measured.
+    said_at: [Time; FIGURES],
+    /// The jobs in flight here when it said how many there are.
     pub(crate) own_then: u32,
+}
+
+/// What a report may hold: jobs, load, health, credits, jobs and errors a second, latency.
+const FIGURES: usize = 7;
+const LOAD: usize = 1;
+
+/// Which figures a report holds.
+fn figures(report: &Report) -> [bool; FIGURES] {
+    [
+        report.jobs.is_some(),
+        report.load.is_some(),
+        report.health.is_some(),
+        report.credits.is_some(),
+        report.jobs_per_s.is_some(),
+        report.errors_per_s.is_some(),
+        report.latency.is_some(),
+    ]
+}
+
+/// Which figures are the same in both.
+fn same(one: &Report, other: &Report) -> [bool; FIGURES] {
+    [
+        one.jobs == other.jobs,
+        one.load == other.load,
+        one.health == other.health,
+        one.credits == other.credits,
+        one.jobs_per_s == other.jobs_per_s,
+        one.errors_per_s == other.errors_per_s,
+        one.latency == other.latency,
+    ]
+}
+
+/// The figures of `from` for which `which` says so, and the others of `report`.
+fn replace(report: &Report, which: [bool; FIGURES], from: &Report) -> Report {
+    let [jobs, load, health, credits, jobs_per_s, errors_per_s, latency] = which;
+    Report {
+        measured_at: report.measured_at,
+        jobs: if jobs { from.jobs } else { report.jobs },
+        load: if load { from.load } else { report.load },
+        health: if health { from.health } else { report.health },
+        credits: if credits { from.credits } else { report.credits },
+        jobs_per_s: if jobs_per_s { from.jobs_per_s } else { report.jobs_per_s },
+        errors_per_s: if errors_per_s { from.errors_per_s } else { report.errors_per_s },
+        latency: if latency { from.latency } else { report.latency },
+    }
 }
 
 impl Record {
@@ -73,35 +120,79 @@ impl Record {
             latency: Latency::default(),
             report: None,
             believed: false,
+            said_at: [Time::ZERO; FIGURES],
             own_then: 0,
         }
     }
 
-    /// Keeps what the node says, `own` jobs being in flight here, unless that is older than what it said
-    /// before or than `expiry`, or was measured in the future; says whether it did. Numbers that are none are
-    /// not there.
-    fn take(&mut self, now: Time, report: Report, own: u32, expiry: Duration) -> bool {
-        let older = self.report.is_some_and(|before| report.measured_at < before.measured_at);
+    /// Keeps what the node says, `own` jobs being in flight here, and returns what of that is news; `None` if nothing
+    /// is: it is older than what it said before or than `expiry`, or was measured in the future. Numbers that are
+    /// none are not there.
+    ///
+    /// A node may speak in several ways, each of which tells something else. So each figure stands until there is a newer
+    /// one, or until it has expired, whatever else is said meanwhile.
+    fn take(&mut self, now: Time, report: Report, own: u32, expiry: Duration) -> Option<Report> {
         let expired = now.since(report.measured_at) >= expiry;
-        if older || expired || report.measured_at > now + REPORT_AHEAD_MAX {
-            return false;
+        if expired || report.measured_at > now + REPORT_AHEAD_MAX {
+            return None;
         }
         let sound = |number: Option<f32>| number.filter(|n| n.is_finite() && *n >= 0.0);
-        self.report = Some(Report {
-            // One that is a little ahead must not keep out the next.
-            measured_at: report.measured_at.min(now),
+        // One that is a little ahead must not keep out the next.
+        let at = report.measured_at.min(now);
+        let said = Report {
+            measured_at: at,
             load: sound(report.load).map(|load| load.min(LOAD_MAX)),
             jobs_per_s: sound(report.jobs_per_s),
             errors_per_s: sound(report.errors_per_s),
             ..report
-        });
-        (self.believed, self.own_then) = (true, own);
+        };
+        let known = self.report.filter(|_| self.believed).unwrap_or_default();
+        let mut is_news = figures(&said);
+        for ((is_news, said_at), same) in is_news.iter_mut().zip(&mut self.said_at).zip(same(&said, &known)) {
+            // The same may come twice, from the node itself and from who collects what nodes say.
+            *is_news &= at > *said_at || at == *said_at && !same;
+            if *is_news {
+                *said_at = at;
+            }
+        }
+        if !is_news.contains(&true) {
+            return None;
+        }
+        let news = replace(&Report { measured_at: at, ..Report::default() }, is_news, &said);
+        let counts = |report: &Report| report.jobs.is_some() || report.credits.is_some();
+        if counts(&news) || !counts(&known) {
+            self.own_then = own;
+        }
+        let measured_at = known.measured_at.max(at);
+        self.report = Some(Report { measured_at, ..replace(&known, is_news, &said) });
+        self.believed = true;
+        Some(news)
+    }
+
+    /// Drops figures that have expired; says whether there were any. If none is left, nothing is believed, and what
+    /// was said last is kept only to be shown.
+    pub(crate) fn expire(&mut self, now: Time, expiry: Duration) -> bool {
+        let Some(report) = self.report.filter(|_| self.believed) else { return false };
+        let mut expired = figures(&report);
+        for (expired, said_at) in expired.iter_mut().zip(self.said_at) {
+            *expired &= now.since(said_at) >= expiry;
+        }
+        if !expired.contains(&true) {
+            return false;
+        }
+        if expired == figures(&report) {
+            self.believed = false;
+        } else {
+            self.report = Some(replace(&report, expired, &Report::default()));
+        }
         true
     }
 
-    /// When the report is believed no longer, while it is.
+    /// When the first figure of the report is believed no longer, while any is.
     pub(crate) fn report_until(&self, expiry: Duration) -> Option<Time> {
-        self.report.filter(|_| self.believed).map(|report| report.measured_at + expiry)
+        let report = self.report.filter(|_| self.believed)?;
+        let there = figures(&report).into_iter().zip(self.said_at).filter(|(is_there, _)| *is_there);
+        there.map(|(_, said_at)| said_at + expiry).min()
     }
 
     /// Whether the node itself, the health check and its conduct let it have jobs.
@@ -221,33 +312,42 @@ impl Nodes {
         Some((record.report.as_ref()?, record.own_then))
     }
 
-    /// Takes what a node says, as [`Record::take`] does.
+    /// Takes what a node says, as [`Record::take`] does; says whether any of it was news.
     pub(crate) fn take(&mut self, now: Time, node: NodeId, report: Report, expiry: Duration) -> bool {
         let Some(record) = self.records.get_mut(node.index()).and_then(Option::as_mut) else { return false };
-        let before = record.report.map(|report| report.measured_at);
-        if !record.take(now, report, self.counts.jobs(node), expiry) {
-            return false;
-        }
-        let Some(report) = record.report else { return false };
+        let before = record.report.map(|report| (report.measured_at, record.said_at[LOAD]));
+        let own = self.counts.jobs(node);
+        let Some(news) = record.take(now, report, own, expiry) else { return false };
+        // A load that was told in another way stands.
+        let keeps_load = news.load.is_none() && record.report.is_some_and(|report| report.load.is_some());
+        let measured_before = before.map(|(report, load)| if load > Time::ZERO { load } else { report });
         let telling = Telling {
             weight: record.spec.weight.value(),
-            measured_at: report.measured_at,
-            measured_before: before,
-            load: report.load,
-            jobs_per_s: report.jobs_per_s,
-            jobs: report.jobs,
-            own: record.own_then,
+            measured_at: news.measured_at,
+            measured_before,
+            load: news.load,
+            jobs_per_s: news.jobs_per_s,
+            jobs: news.jobs,
+            own,
         };
-        self.loads.told(now, node, &telling);
+        if keeps_load {
+            self.loads.told_jobs(&telling);
+        } else {
+            self.loads.told(now, node, &telling);
+        }
         true
     }
 
-    /// A node's report is believed no longer.
-    pub(crate) fn disbelieve(&mut self, node: NodeId) {
-        if let Some(record) = self.record_mut(node) {
-            record.believed = false;
+    /// Drops what is believed no longer of what a node said; says whether there was any.
+    pub(crate) fn expire(&mut self, now: Time, node: NodeId, expiry: Duration) -> bool {
+        let Some(record) = self.records.get_mut(node.index()).and_then(Option::as_mut) else { return false };
+        if !record.expire(now, expiry) {
+            return false;
+        }
+        if !record.believed || record.report.is_some_and(|report| report.load.is_none()) {
             self.loads.forget(node);
         }
+        true
     }
 
     /// Jobs that dispatchers which do not share counts had on the node when it last reported.

@@ -312,10 +312,7 @@ impl Scheduler {
             record.conduct.advance(now);
             record.warming_since =
                 record.warming_since.filter(|since| slow_start::ramp(*since, now, slow_start).is_some());
-            let expired = record.report_until(expiry).is_some_and(|until| until <= now);
-            if expired {
-                self.nodes.disbelieve(node);
-            }
+            let expired = self.nodes.expire(now, node, expiry);
             self.settle(now, node);
             if expired {
                 self.algorithm.reported(&self.nodes, node, now);

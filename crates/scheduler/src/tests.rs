@@ -104,6 +104,31 @@ fn of_reports_only_the_latest_counts() {
 }
 
 #[test]
+fn what_a_node_says_in_several_ways_stands_figure_by_figure() {
+    // Its agent says that it wants no jobs; what its responses say of its load does not change that.
+    assert_eq!(run("rr", "a=1 b=1", "report:a,health=0 wait:1s report:a,load=0.1 pick*2"), "b b");
+    // The health expires by when it was measured, however new the load is.
+    let script = "report:a,health=0 wait:9s report:a,load=0.1 pick wait:1s pick*2";
+    assert_eq!(run("rr", "a=1 b=1", script), "b a b");
+    // What comes late of what is not known yet is news.
+    assert_eq!(run("rr", "a=1 b=1", "report:a,load=0.1 report:a,health=0,load=0.9,age=1s pick*2"), "b b");
+    let mut stage = Stage::new("rr", "a=1 b=1");
+    ["report:a,load=0.1", "report:a,health=50,load=0.9,age=1s", "wait:1s"]
+        .into_iter()
+        .for_each(|step| stage.act(step));
+    let told = |stage: &Stage| {
+        let (report, age) = stage.scheduler.nodes(stage.now).next().unwrap().report.unwrap();
+        (report.load, report.health.map(|health| health.value()), age.as_secs())
+    };
+    assert_eq!(told(&stage), (Some(0.1), Some(50), 1));
+    // Nine seconds later the health has expired, and a second after that nothing is believed: the last is shown.
+    ["wait:8s", "pick"].into_iter().for_each(|step| stage.act(step));
+    assert_eq!(told(&stage), (Some(0.1), None, 9));
+    ["wait:1s", "pick"].into_iter().for_each(|step| stage.act(step));
+    assert_eq!(told(&stage), (Some(0.1), None, 10));
+}
+
+#[test]
 fn a_shorter_expiry_counts_at_once() {
     let mut stage = Stage::new("rr", "a=1 b=1");
     stage.act("report:a,health=0");

@@ -138,7 +138,7 @@ struct Node {
     ejected_until: Option<Time>,
     doublings: u32,
     back_at: Time,
-    /// When its last report was measured, and whether it said that it wants no jobs.
+    /// When its health was last measured, and whether it said that it wants no jobs.
     report: Option<(Time, bool)>,
 }
 
@@ -211,6 +211,8 @@ impl World {
                 let measured_at = self.now - Duration::from_millis(age_ms);
                 if let Some(known) = self.nodes.get_mut(&id(node)) {
                     let news = known.report.is_none_or(|(before, _)| measured_at >= before);
+                    // What is not said does not change what was.
+                    let news = news && health.is_some();
                     if news && self.now.since(measured_at) < self.settings.report_expiry {
                         known.report = Some((measured_at, health == Some(0)));
                     }
