@@ -1,17 +1,17 @@
-//! How often to ask nodes how they are: as seldom as that tells hardly less.
+//! How often to ask nodes how they are: often while that says something new, seldom while it does not.
 //!
-//! A report is worth what it says that the last one did not. So [`Phase`] compares reports of a node that are a
-//! quarter of a second apart, half a second, one, and so on: how far its load and its jobs have then moved, against
-//! those of its peers. Part of that is chance, and shows at the shortest distance too; asking more often does not
-//! take it away. The rest grows with the distance. The period is the longest at which it has hardly grown yet:
+//! A report is worth what it says that the last one did not. [`Phase`] watches how far the load and the jobs of a node
+//! have moved since the report before, against those of its peers, and since reports that are twice, four times, eight
+//! times as old. The period is the longest in which nodes move by less than a tolerance, on average:
 //!
-//! - loads that stay where they are, and loads that change faster than anybody can ask: seldom;
-//! - loads that move within seconds: as often as it takes to see them move.
+//! - While loads stay where they are, reports are few, however unequal the loads are.
+//! - While loads move, they come as often as it takes to follow them, or as often as is allowed.
+//! - One report that is far off what was expected is news: then the shortest period holds at once, and grows again
+//!   step by step while there is no more.
 //!
-//! A report that is far off what was expected is news: then the shortest period holds at once, and grows again step by
-//! step while there is no more. From time to time a closer look is taken, to know what there would be to
-//! see. Whatever nodes say, the period stays within its bounds, and all nodes together report no more often than
-//! is allowed.
+//! Whatever nodes say, the period stays within its bounds, and all nodes together report no more often than is
+//! allowed. Reports that cost much, on the node or on the way, are a reason for a longer shortest period:
+//! forty times what one costs is two and a half hundredths of a node.
 //!
 //! ```
 //! use std::time::Duration;
@@ -43,8 +43,6 @@ const LOAD_MAX: f64 = 2.0;
 /// How far a node's jobs move before that matters, over the mean of all nodes, where a load does by
 /// [`Settings::tolerance`].
 const JOBS_PER_LOAD: f64 = 10.0;
-/// By how much of what reports differ by at the shortest distance they may do so more at the period.
-const SLACK: f64 = 0.5;
 /// A difference so many times the tolerance, and so many times what is usual, is news.
 const NEWS: f64 = 4.0;
 /// No difference counts for more in the means: one event is not a way of life.
@@ -55,10 +53,11 @@ const DIFFERENCES: f64 = 64.0;
 const DIFFERENCES_PER_NODE: f64 = 4.0;
 /// Differences without which nothing is known.
 const KNOWN: f64 = 8.0;
+/// The mean square of movements from which on the period gets shorter, and below which it may grow.
+const MOVES: f64 = 1.0;
+const RESTS: f64 = 0.5;
 /// Reports of each node before the period grows.
 const STAY: usize = 4;
-/// And before a closer look is taken.
-const LOOK_EVERY: usize = 24;
 /// A node that was not heard of for so many of the longest periods is gone.
 const GONE: u32 = 4;
 
@@ -97,11 +96,8 @@ pub struct Phase {
     moves: [[Mean; SIGNALS]; STAGES_MAX],
     stages: usize,
     stage: usize,
-    /// Reports since the stage last changed, and since a closer look.
+    /// Reports since the stage last changed.
     reports: usize,
-    reports_unlooked: usize,
-    /// The stage to return to from a closer look.
-    looking_from: Option<usize>,
     heard_at: Time,
     sweep_at: Time,
 }
@@ -142,6 +138,12 @@ impl Mean {
         self.square += (difference * difference - self.square) / self.count;
     }
 
+    /// Whether a difference is far beyond what is usual, and beyond what may be.
+    fn is_news(&self, difference: f64) -> bool {
+        let far = |usual: f64| difference > NEWS && difference * difference > NEWS * NEWS * usual;
+        self.known().is_some_and(far)
+    }
+
     fn known(&self) -> Option<f64> {
         (self.count >= KNOWN).then_some(self.square)
     }
@@ -162,8 +164,6 @@ impl Phase {
             stages,
             stage: 0,
             reports: 0,
-            reports_unlooked: 0,
-            looking_from: None,
             heard_at: Time::ZERO,
             sweep_at: Time::ZERO,
         };
@@ -200,7 +200,6 @@ impl Phase {
         let places = self.place(place, measured_at, report);
         let is_news = self.feed(place, measured_at, places);
         self.reports += 1;
-        self.reports_unlooked += 1;
         self.decide(is_news);
     }
 
@@ -257,17 +256,11 @@ impl Phase {
             if elapsed > length * 3 / 2 {
                 continue;
             }
-            for signal in 0..SIGNALS {
-                let Some((before, place)) = before.places[signal].zip(places[signal]) else { continue };
+            let pairs = before.places.iter().zip(places).map(|(before, place)| before.zip(place));
+            for (pair, mean) in pairs.zip(&mut self.moves[stage]) {
+                let Some((before, place)) = pair else { continue };
                 let difference = (place - before).abs();
-                let mean = &mut self.moves[stage][signal];
-                if stage <= self.stage
-                    && mean.known().is_some_and(|usual| {
-                        difference > NEWS && difference * difference > NEWS * NEWS * usual
-                    })
-                {
-                    is_news = true;
-                }
+                is_news |= stage <= self.stage && mean.is_news(difference);
                 mean.feed(difference.min(DIFFERENCE_MAX), memory);
             }
         }
@@ -275,25 +268,12 @@ impl Phase {
     }
 
     fn decide(&mut self, is_news: bool) {
-        let nodes = self.nodes.len();
+        let quiet = self.quiet(MOVES);
         if is_news {
             self.enter(0);
-            self.looking_from = None;
-            return;
-        }
-        let most = self.most();
-        if let Some(from) = self.looking_from {
-            if self.reports >= STAY * nodes {
-                self.looking_from = None;
-                self.reports_unlooked = 0;
-                self.enter(from.min(most));
-            }
-        } else if most < self.stage {
-            self.enter(most);
-        } else if self.stage > 0 && self.reports_unlooked >= LOOK_EVERY * nodes {
-            self.looking_from = Some(self.stage);
-            self.enter(0);
-        } else if most > self.stage && self.reports >= STAY * nodes {
+        } else if quiet < self.stage {
+            self.enter(quiet);
+        } else if self.quiet(RESTS) > self.stage && self.reports >= STAY * self.nodes.len() {
             self.enter(self.stage + 1);
         }
     }
@@ -302,18 +282,12 @@ impl Phase {
         (self.stage, self.reports) = (stage, 0);
     }
 
-    /// The longest stage up to which nodes move hardly more than in the shortest.
-    fn most(&self) -> usize {
-        let allowed: [f64; SIGNALS] = std::array::from_fn(|signal| {
-            let least = self.moves.iter().find_map(|moves| moves[signal].known());
-            1.0 + (1.0 + SLACK) * least.unwrap_or(0.0)
-        });
-        let moves_on = |stage: &usize| {
-            (0..SIGNALS).any(|signal| {
-                self.moves[*stage][signal].known().is_some_and(|square| square > allowed[signal])
-            })
+    /// The longest stage up to which nodes move by no more than this, as far as is known.
+    fn quiet(&self, most: f64) -> usize {
+        let moves = |stage: &usize| {
+            self.moves[*stage].iter().any(|mean| mean.known().is_some_and(|square| square > most))
         };
-        (1..self.stages).find(moves_on).unwrap_or(self.stages) - 1
+        (1..self.stages).find(moves).unwrap_or(self.stages) - 1
     }
 
     /// Forgets nodes that are gone.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use evener_model::Weight;
 
 use crate::scenario::{
-    Arrivals, Failure, Fault, NodeGroup, Scenario, Signals, Size, Steering, Trace, Transfers, When,
+    Arrivals, Failure, Fault, NodeGroup, Period, Scenario, Signals, Size, Steering, Trace, Transfers, When,
 };
 
 /// The longest time that may be said, over three years: sums of several of them fit 64 bits of nanoseconds.
@@ -187,7 +187,8 @@ impl Scenario {
         let mut amounts = vec![("signals.probes", jobs * f64::from(self.signals.probes))];
         match self.signals.when {
             When::Periodic { phase } | When::Continuous { phase } => {
-                amounts.push(("signals.when.phase", every(phase) * dispatchers));
+                let shortest = phase.fixed().unwrap_or(evener_feedback::phase::Settings::default().shortest);
+                amounts.push(("signals.when.phase", every(shortest) * dispatchers));
             }
             // Each job changes a node when it comes and when it goes.
             When::Exact => amounts.push(("signals.when", 2.0 * jobs * dispatchers)),
@@ -292,7 +293,7 @@ fn factor(group: &NodeGroup, at_seconds: f64) -> f64 {
     let left = |fault: &Fault| match fault.what {
         Failure::Dead | Failure::Stalled => 0.0,
         Failure::Slow(factor) => factor,
-        Failure::Failing(_) => 1.0,
+        Failure::Failing(_) | Failure::Silent | Failure::Says(_) | Failure::Ahead(_) => 1.0,
     };
     group.faults.iter().filter(on).map(left).product()
 }
@@ -330,7 +331,11 @@ fn check_fault(fault: &Fault, path: &str, timeout: Option<Duration>, findings: &
             "a node that is stalled for good never answers the jobs that it has",
             "set `patience.timeout`",
         ),
-        Failure::Stalled | Failure::Dead => {}
+        Failure::Ahead(seconds) => {
+            let path = format!("{path}.what.ahead");
+            findings.number(&path, seconds, From(-TIME_MAX.as_secs_f64()), TIME_MAX.as_secs_f64());
+        }
+        Failure::Stalled | Failure::Dead | Failure::Silent | Failure::Says(_) => {}
     }
 }
 
@@ -437,17 +442,25 @@ fn check_size(size: &Size, path: &str, mixes_max: u32, findings: &mut Findings) 
 
 fn check_signals(signals: &Signals, findings: &mut Findings) {
     findings.time("signals.delay", signals.delay);
+    findings.time("signals.spread", signals.spread);
     findings.number("signals.loss", signals.loss, From(0.0), 1.0);
-    if let When::Periodic { phase } | When::Continuous { phase } = signals.when {
+    findings.number("signals.repeats", signals.repeats, From(0.0), 1.0);
+    if let When::Periodic { phase: Period::Every(phase) } | When::Continuous { phase: Period::Every(phase) } =
+        signals.when
+    {
         findings.positive_time("signals.when.phase", phase);
     }
 }
 
 fn check_steering(steering: Steering, findings: &mut Findings) {
     match steering {
-        Steering::Smoothing { alpha } => findings.number("steering.alpha", alpha, From(0.0), 1.0),
-        Steering::Integral { gain_per_s } => {
+        Steering::Smoothing { alpha, dead_band } => {
+            findings.number("steering.alpha", alpha, From(0.0), 1.0);
+            findings.number("steering.dead-band", dead_band, From(0.0), 1.0);
+        }
+        Steering::Integral { gain_per_s, dead_band } => {
             findings.number("steering.gain-per-s", gain_per_s, From(0.0), 1.0);
+            findings.number("steering.dead-band", dead_band.unwrap_or(0.0), From(0.0), 1.0);
         }
     }
 }

@@ -24,8 +24,8 @@ pub use experiment::{
 };
 pub use run::{NodeRun, Run, Series};
 pub use scenario::{
-    Arrivals, Costs, Dispatchers, Failure, Fault, NodeGroup, Patience, Scenario, Share, Signals, Size,
-    Steering, Trace, Transfers, When,
+    Arrivals, Costs, Dispatchers, Failure, Fault, Lie, NodeGroup, Patience, Period, Scenario, Share, Signals,
+    Size, Steering, Trace, Transfers, When,
 };
 
 use evener_scheduler::Settings;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::scenario::NodeGroup;
+use crate::scenario::{Lie, NodeGroup};
 
 /// An attempt at a job, as nodes know it: a small number, reused when it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,14 @@ pub(crate) enum Mode {
     Dead,
 }
 
+/// How its reports differ from the truth.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Voice {
+    pub(crate) silent: bool,
+    pub(crate) lie: Option<Lie>,
+    pub(crate) ahead_s: f64,
+}
+
 /// `running` jobs all progress alike: by `speed` times their share of a core. So one clock serves them all: the
 /// work that each has got since the node was last idle. A job is done when that clock has moved by its work.
 #[derive(Debug)]
@@ -36,6 +44,7 @@ pub(crate) struct Node {
     pub(crate) mode: Mode,
     /// Share of jobs that fail at once.
     pub(crate) failing: f64,
+    pub(crate) voice: Voice,
 
     /// A heap: the first is done first.
     running: Vec<Running>,
@@ -95,6 +104,7 @@ impl Node {
             factor: 1.0,
             mode: Mode::Working,
             failing: 0.0,
+            voice: Voice::default(),
             running: Vec::new(),
             waiting: VecDeque::new(),
             given_up: 0,

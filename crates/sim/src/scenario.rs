@@ -1,5 +1,6 @@
 //! What is simulated: nodes, jobs, dispatchers, what they know of each other, and what it costs.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -246,6 +247,26 @@ pub enum Failure {
     Slow(f64),
     /// It fails jobs at once, this share of them, 0–1.
     Failing(f64),
+    /// It does not report.
+    Silent,
+    /// It works, and says what is not so.
+    Says(Lie),
+    /// Its clock is ahead by so many seconds, or behind if below 0, and its reports say when they were measured by it.
+    Ahead(f64),
+}
+
+/// What a node says of itself that is not so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lie {
+    /// That it has nothing to do, and room for any number of jobs.
+    Idle,
+    /// That it is full and must get nothing.
+    Full,
+    /// Anything.
+    Random,
+    /// What it said last before, over and over.
+    Frozen,
 }
 
 /// Who places the jobs.
@@ -289,6 +310,11 @@ pub struct Signals {
     pub delay: Duration,
     /// The share of reports that is lost, 0–1.
     pub loss: f64,
+    /// A report takes up to so much longer, so that a later one may come first.
+    #[serde(with = "humantime_serde")]
+    pub spread: Duration,
+    /// The share of reports that come twice, 0–1.
+    pub repeats: f64,
     /// Nodes that a dispatcher asks for each job (Prequal's probes), drawn evenly.
     pub probes: u8,
 }
@@ -305,33 +331,99 @@ pub enum When {
     /// All at the same moments.
     Periodic {
         /// The time between.
-        #[serde(with = "humantime_serde")]
-        phase: Duration,
+        phase: Period,
     },
     /// Each at its own moments, spread over the phase.
     Continuous {
         /// The time between.
-        #[serde(with = "humantime_serde")]
-        phase: Duration,
+        phase: Period,
     },
     /// With each answer, to the dispatcher that gets it.
     OnAccess,
 }
 
+/// The time between two reports of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Period {
+    /// This.
+    Every(Duration),
+    /// As [`Phase`](evener_feedback::phase::Phase) chooses it while the pool runs.
+    Auto,
+}
+
+impl Period {
+    /// The time that is set, if one is.
+    pub const fn fixed(self) -> Option<Duration> {
+        match self {
+            Period::Every(period) => Some(period),
+            Period::Auto => None,
+        }
+    }
+}
+
+impl From<Duration> for Period {
+    fn from(period: Duration) -> Period {
+        Period::Every(period)
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Period::Every(period) => humantime_serde::re::humantime::format_duration(*period).fmt(f),
+            Period::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Period, D::Error> {
+        struct Word;
+        impl serde::de::Visitor<'_> for Word {
+            type Value = Period;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration such as \"250ms\", \"2s\" or \"5m\", or \"auto\"")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Period, E> {
+                match text {
+                    "auto" => Ok(Period::Auto),
+                    text => {
+                        let wrong = |_| E::invalid_value(serde::de::Unexpected::Str(text), &self);
+                        humantime_serde::re::humantime::parse_duration(text).map(Period::Every).map_err(wrong)
+                    }
+                }
+            }
+        }
+        deserializer.deserialize_str(Word)
+    }
+}
+
+impl Serialize for Period {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// How each dispatcher makes weights of what nodes report, besides what its scheduler makes of it.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "law", deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Steering {
     /// A weight follows the node's health, smoothed, as soon and as far as it says.
     Smoothing {
         /// How much of a new report counts, 0–1.
         alpha: f64,
+        /// A change of the weight below this share of a node's full weight is left alone, 0–1.
+        #[serde(default, rename = "dead-band")]
+        dead_band: f64,
     },
     /// A weight moves while the node's load differs from its peers', as the director's does by default.
     Integral {
         /// By what part of itself it moves in a second when the load is off by 1, 0–1.
         #[serde(rename = "gain-per-s")]
         gain_per_s: f64,
+        /// A load that is off by less is left alone, 0–1; `None`: as the director does by default.
+        #[serde(default, rename = "dead-band")]
+        dead_band: Option<f64>,
     },
 }
 

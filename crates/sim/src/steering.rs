@@ -16,13 +16,15 @@ pub(crate) struct Helm {
 impl Helm {
     pub(crate) fn new(scenario: &Scenario) -> Option<Helm> {
         let settings = match scenario.steering? {
-            // Nothing but the equation: no dead band, and as fast as it says.
-            Steering::Smoothing { alpha } => {
+            // Nothing but the equation, and as fast as it says.
+            Steering::Smoothing { alpha, dead_band } => {
                 let law = Law::Smoothing { alpha };
-                Settings { law, dead_band: 0.0, step_per_s_max: f64::INFINITY, ..Settings::default() }
+                Settings { law, dead_band, step_per_s_max: f64::INFINITY, ..Settings::default() }
             }
-            Steering::Integral { gain_per_s } => {
-                Settings { law: Law::Integral { gain_per_s }, ..Settings::default() }
+            Steering::Integral { gain_per_s, dead_band } => {
+                let settings = Settings::default();
+                let dead_band = dead_band.unwrap_or(settings.dead_band);
+                Settings { law: Law::Integral { gain_per_s }, dead_band, ..settings }
             }
         };
         let groups = scenario.nodes.iter();

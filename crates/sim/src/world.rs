@@ -9,11 +9,11 @@ use evener_scheduler::{PickError, Scheduler, hash_bytes};
 
 use crate::Dispatch;
 use crate::arrivals::Source;
-use crate::node::{CopyId, Mode, Node};
+use crate::node::{CopyId, Mode, Node, Voice};
 use crate::queue::{Event, Queue};
 use crate::random::Random;
 use crate::record::Record;
-use crate::reports::Letter;
+use crate::reports::{Letter, Rounds};
 use crate::run::Run;
 use crate::scenario::{Arrivals, Failure, Scenario, When};
 use crate::size::Sizes;
@@ -43,6 +43,7 @@ mod stream {
     pub(super) const SIGNALS: u64 = 5;
     pub(super) const PHASES: u64 = 6;
     pub(super) const SCHEDULERS: u64 = 7;
+    pub(super) const LIES: u64 = 8;
 }
 
 pub(crate) struct Dispatcher {
@@ -65,6 +66,7 @@ pub(crate) struct World<'a> {
     pub(crate) clients: Random,
     pub(crate) faults: Random,
     pub(crate) signals: Random,
+    pub(crate) lies: Random,
     pub(crate) nodes: Vec<Node>,
     pub(crate) tasks: Tasks,
     pub(crate) dispatchers: Vec<Dispatcher>,
@@ -73,6 +75,7 @@ pub(crate) struct World<'a> {
     pub(crate) is_central: bool,
     pub(crate) letters: Vec<Letter>,
     pub(crate) letters_free: Vec<u32>,
+    pub(crate) rounds: Rounds,
     /// Transfer between nodes, if there is any.
     pub(crate) handing: Option<Handing<'a>>,
     /// When faults begin and end, and at which node.
@@ -122,12 +125,14 @@ impl<'a> World<'a> {
             clients: Random::new(seed, stream::CLIENTS),
             faults: Random::new(seed, stream::FAULTS),
             signals: Random::new(seed, stream::SIGNALS),
+            lies: Random::new(seed, stream::LIES),
             tasks: Tasks::default(),
             dispatchers: dispatchers.collect(),
             central: VecDeque::new(),
             is_central: *dispatch == Dispatch::Central,
             letters: Vec::new(),
             letters_free: Vec::new(),
+            rounds: Rounds::new(scenario, nodes.len()),
             handing: scenario.transfer.as_ref().map(|settings| Handing::new(settings, nodes.len())),
             changes: Vec::new(),
             looks: vec![0; nodes.len()],
@@ -172,11 +177,14 @@ impl<'a> World<'a> {
             }
             _ => self.arrive_next(),
         }
-        let nodes = 0..self.nodes.len() as u32;
         match scenario.signals.when {
-            When::Periodic { phase } => self.queue.push(nanos(phase), Event::ReportAll),
-            When::Continuous { phase } => {
-                nodes.for_each(|node| self.queue.push(spread(phase), Event::Report { node }));
+            When::Periodic { .. } => {
+                let first = self.period();
+                self.report_all_at(first);
+            }
+            When::Continuous { .. } => {
+                let first = Duration::from_nanos(self.period());
+                (0..self.nodes.len() as u32).for_each(|node| self.report_at(node, spread(first)));
             }
             When::Never | When::Exact | When::OnAccess => {}
         }
@@ -237,20 +245,8 @@ impl<'a> World<'a> {
             Event::TimeOut { task, generation } => self.time_out(task, generation),
             Event::Hedge { task, generation } => self.hedge(task, generation),
             Event::QueueTimeOut { task, generation } => self.queue_time_out(task, generation),
-            Event::Report { node } => {
-                self.report(node, None);
-                if let When::Continuous { phase } = self.scenario.signals.when {
-                    // Nodes that report at the same distances could fall into step.
-                    let next = nanos(phase) as f64 * (0.75 + 0.5 * self.signals.unit());
-                    self.queue.push(self.now + next as u64, Event::Report { node });
-                }
-            }
-            Event::ReportAll => {
-                (0..self.nodes.len() as u32).for_each(|node| self.report(node, None));
-                if let When::Periodic { phase } = self.scenario.signals.when {
-                    self.queue.push(self.now + nanos(phase), Event::ReportAll);
-                }
-            }
+            Event::Report { node } => self.report_in_time(node),
+            Event::ReportAll => self.report_all_in_time(),
             Event::Reported { letter } => {
                 self.letters_free.push(letter);
                 let Letter { to, node, report } = self.letters[letter as usize];
@@ -529,6 +525,7 @@ impl<'a> World<'a> {
         let node = &mut self.nodes[id as usize];
         node.advance(now);
         let (mut mode, mut factor, mut failing) = (Mode::Working, 1.0, 0.0);
+        let mut voice = Voice::default();
         for fault in &self.scenario.nodes[node.group].faults {
             if nanos(fault.from) <= now && fault.to.is_none_or(|to| now < nanos(to)) {
                 match fault.what {
@@ -537,10 +534,14 @@ impl<'a> World<'a> {
                     Failure::Stalled => {}
                     Failure::Slow(by) => factor *= by,
                     Failure::Failing(share) => failing = share,
+                    Failure::Silent => voice.silent = true,
+                    Failure::Says(lie) => voice.lie = Some(lie),
+                    Failure::Ahead(seconds) => voice.ahead_s += seconds,
                 }
             }
         }
         node.change(mode, factor, failing);
+        node.voice = voice;
         if mode == Mode::Dead {
             let mut lost = std::mem::take(&mut self.lost);
             node.lose_all(&mut lost);
@@ -560,8 +561,11 @@ impl<'a> World<'a> {
 
     fn answer(&mut self, copy: CopyId, outcome: Outcome) {
         if matches!(self.scenario.signals.when, When::OnAccess) && outcome == Outcome::Success {
-            let report = self.look(self.tasks.copy(copy).at);
-            self.tasks.copy_mut(copy).report = Some(report);
+            let at = self.tasks.copy(copy).at;
+            if !self.nodes[at as usize].voice.silent {
+                let report = self.look(at);
+                self.tasks.copy_mut(copy).report = Some(report);
+            }
         }
         match self.hop * if self.is_central { 2 } else { 1 } {
             0 if outcome == Outcome::Success => self.answered(copy, outcome),

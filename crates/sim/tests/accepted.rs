@@ -6,7 +6,7 @@ use evener_sim::{Dispatch, Experiment, Overrides, simulate};
 use proptest::prelude::*;
 
 const TEMPLATE: &str = r#"
-policies = ["POLICY"]
+policies = [{ policy = "POLICY", reports = "PHASE", steering = STEERING }]
 seeds = 1
 duration = "DURATION"
 warm-up = "WARM"
@@ -15,7 +15,7 @@ arrivals = ARRIVALS
 size = SIZE
 node = [NODE, NODE]
 dispatchers = { count = DISPATCHERS, share-counts = BOOLEAN, queue-max = COUNT, queue-timeout = "HOP", check-every = "PERIOD" }
-signals = { when = WHEN, delay = "HOP", loss = SHARE, probes = SMALL }
+signals = { when = WHEN, delay = "HOP", loss = SHARE, probes = SMALL, spread = "HOP", repeats = SHARE }
 transfer = { algorithm = "ALGORITHM", information = "PERIOD", activation = "PERIOD", delay = "HOP", count-in-service = BOOLEAN }
 costs = { pick = "HOP", transfer = "HOP", report = "HOP" }
 patience = { timeout = "TIMEOUT", retries = SMALL, hedge-after = "TIMEOUT" }
@@ -63,6 +63,8 @@ const POOLS: &[(&str, &[&str])] = &[
             "{ cores = COUNT, concurrency = COUNT, queue-max = COUNT, jobs-max = COUNT }",
             "{ speed = SPREAD, weight = COUNT }",
             "{ fault = [{ what = \"dead\", from = \"HOP\" }, { what = \"stalled\", from = \"HOP\", to = \"WORK\" }] }",
+            "{ fault = [{ what = \"silent\", from = \"HOP\" }, { what = { ahead = SPREAD }, from = \"0s\" }] }",
+            "{ fault = [{ what = { says = \"LIE\" }, from = \"HOP\" }] }",
             "{ fault = [{ what = { slow = SPREAD }, from = \"0s\" }, { what = { failing = SHARE }, from = \"0s\" }] }",
         ],
     ),
@@ -70,6 +72,16 @@ const POOLS: &[(&str, &[&str])] = &[
     ("BOOLEAN", &["true", "false"]),
     ("COUNT", &["0", "1", "1", "2", "2", "30", "4000000000"]),
     ("SMALL", &["0", "1", "3", "255"]),
+    ("LIE", &["idle", "full", "random", "frozen"]),
+    (
+        "STEERING",
+        &[
+            "{ law = \"smoothing\", alpha = SHARE }",
+            "{ law = \"smoothing\", alpha = SHARE, dead-band = SHARE }",
+            "{ law = \"integral\", gain-per-s = SHARE }",
+            "{ law = \"integral\", gain-per-s = SHARE, dead-band = SHARE }",
+        ],
+    ),
     ("SHARE", &["0", "0.5", "1", "2", "nan"]),
     ("PERIOD", &["0s", "1ms", "20ms", "1s", "20000h"]),
     (
@@ -77,11 +89,12 @@ const POOLS: &[(&str, &[&str])] = &[
         &[
             "{ kind = \"never\" }",
             "{ kind = \"exact\" }",
-            "{ kind = \"periodic\", phase = \"PERIOD\" }",
-            "{ kind = \"continuous\", phase = \"PERIOD\" }",
+            "{ kind = \"periodic\", phase = \"PHASE\" }",
+            "{ kind = \"continuous\", phase = \"PHASE\" }",
             "{ kind = \"on-access\" }",
         ],
     ),
+    ("PHASE", &["0s", "1ms", "20ms", "1s", "auto", "auto", "20000h"]),
     ("ALGORITHM", &["n", "n-exact", "least-loaded"]),
     ("TIMEOUT", &["1ns", "1ms", "50ms", "20000h"]),
 ];

@@ -92,14 +92,14 @@ prop_compose! {
             Just(When::Never),
             Just(When::Exact),
             Just(When::OnAccess),
-            (1..200_u64).prop_map(|phase| When::Periodic { phase: ms(phase) }),
-            (1..200_u64).prop_map(|phase| When::Continuous { phase: ms(phase) }),
+            (1..200_u64).prop_map(|phase| When::Periodic { phase: ms(phase).into() }),
+            (1..200_u64).prop_map(|phase| When::Continuous { phase: ms(phase).into() }),
         ],
         delay in 0..20_u64,
         loss in 0.0..1.0,
         probes in 0..3_u8,
     ) -> Signals {
-        Signals { when, delay: ms(delay), loss, probes }
+        Signals { when, delay: ms(delay), loss, probes, ..Signals::default() }
     }
 }
 

@@ -37,7 +37,11 @@ fn troubled() -> Scenario {
             node(fault(Failure::Failing(0.3))),
         ],
         dispatchers: Dispatchers { count: 3, check_every: Some(ms(100)), ..Dispatchers::default() },
-        signals: Signals { when: When::Continuous { phase: ms(100) }, loss: 0.1, ..Signals::default() },
+        signals: Signals {
+            when: When::Continuous { phase: ms(100).into() },
+            loss: 0.1,
+            ..Signals::default()
+        },
         hop: Duration::from_micros(200),
         patience: Patience { timeout: Some(ms(400)), retries: 2, hedge_after: Some(ms(150)) },
         ..plain()

@@ -151,6 +151,7 @@ impl Experiment {
             self.hurry();
         }
         let mut findings = self.check_size();
+        findings.extend(self.check_contenders());
         for (index, point) in self.points.iter().enumerate() {
             for mut finding in self.scenario_at(point).check() {
                 if let Some(key) = key.filter(|_| finding.key.starts_with("arrivals")) {
@@ -225,6 +226,25 @@ impl Experiment {
         } else if jobs > JOBS_MAX {
             let message = format!("{jobs:.1e} jobs over all runs; {JOBS_MAX:e} is the limit");
             findings.push(error("seeds", message, Some("lower `seeds` or the duration")));
+        }
+        findings
+    }
+
+    /// What is wrong with what policies say of reports themselves.
+    fn check_contenders(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for (index, contender) in self.contenders.iter().enumerate() {
+            for mut finding in contender.scenario(&self.scenario).check() {
+                let said = [
+                    ("signals.when", "reports", contender.reports.is_some()),
+                    ("steering", "steering", contender.steering.is_some()),
+                ];
+                let own = said.iter().find(|(key, _, own)| *own && finding.key.starts_with(key));
+                if let Some((_, key, _)) = own {
+                    finding.key = format!("policies[{index}].{key}");
+                    findings.push(finding);
+                }
+            }
         }
         findings
     }

@@ -6,8 +6,8 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::document::{Located, nearest, read};
-use crate::Dispatch;
 use crate::check::Finding;
+use crate::{Dispatch, Period, Scenario, Steering, When};
 
 /// The dispatch that knows everything, by the name it has in files.
 const CENTRAL: &str = "central";
@@ -19,6 +19,10 @@ pub struct Contender {
     pub label: String,
     /// What it is.
     pub dispatch: Dispatch,
+    /// How often nodes report to it, where that is not as the scenario says.
+    pub reports: Option<Period>,
+    /// How weights follow the reports, where that is not as the scenario says.
+    pub steering: Option<Steering>,
 }
 
 impl Contender {
@@ -31,6 +35,20 @@ impl Contender {
             Some(help) => format!("{} ({help})", bad.message),
             None => bad.message,
         })
+    }
+
+    /// The scenario as this policy meets it.
+    pub fn scenario(&self, scenario: &Scenario) -> Scenario {
+        let mut scenario = scenario.clone();
+        if let Some(period) = self.reports {
+            let in_step = matches!(scenario.signals.when, When::Periodic { .. });
+            scenario.signals.when = match in_step {
+                true => When::Periodic { phase: period },
+                false => When::Continuous { phase: period },
+            };
+        }
+        scenario.steering = self.steering.or(scenario.steering);
+        scenario
     }
 
     /// Whether it is [`Dispatch::Central`], which nobody can build.
@@ -95,6 +113,8 @@ struct Options {
     #[serde(alias = "panic_threshold")]
     panic_threshold: Option<u8>,
     tuning: Option<TuningOptions>,
+    reports: Option<Period>,
+    steering: Option<Steering>,
     eject: Option<Eject>,
 }
 
@@ -159,7 +179,8 @@ impl Options {
     fn contender(self) -> Result<Contender, Bad> {
         if self.policy == CENTRAL {
             let label = self.label.unwrap_or(self.policy);
-            return Ok(Contender { label, dispatch: Dispatch::Central });
+            let (reports, steering) = (self.reports, self.steering);
+            return Ok(Contender { label, dispatch: Dispatch::Central, reports, steering });
         }
         let Ok(policy) = self.policy.parse::<Policy>() else { return Err(unknown(&self.policy)) };
         let mut settings = Settings { policy, ..Settings::default() };
@@ -168,9 +189,12 @@ impl Options {
             settings.outlier = eject.outlier()?;
             said.push(if settings.outlier.is_some() { "own ejection" } else { "no ejection" }.into());
         }
+        let (reports, steering) = (self.reports, self.steering);
+        said.extend(reports.map(|period| format!("reports {period}")));
+        said.extend(steering.map(name));
         let suffix = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
         let label = self.label.unwrap_or_else(|| format!("{policy}{suffix}"));
-        Ok(Contender { label, dispatch: Dispatch::Scheduler(settings) })
+        Ok(Contender { label, dispatch: Dispatch::Scheduler(settings), reports, steering })
     }
 
     /// Sets what is said, and says it again for the label.
@@ -274,6 +298,14 @@ impl EjectOptions {
             ejection: self.base,
             ejection_max: self.max,
         })
+    }
+}
+
+/// What a way of steering is called in labels.
+fn name(steering: Steering) -> String {
+    match steering {
+        Steering::Smoothing { alpha, .. } => format!("smoothing {alpha}"),
+        Steering::Integral { gain_per_s, .. } => format!("integral {gain_per_s}"),
     }
 }
 

@@ -83,7 +83,8 @@ impl Experiment {
         let replications = self.replications as usize;
         let (contender, replication) = (&self.contenders[index / replications], index % replications);
         let seed = self.seed.wrapping_add(replication as u64);
-        let run = simulate(scenario, &contender.dispatch, seed);
-        Figures::of(&run, scenario, replication == 0)
+        let scenario = contender.scenario(scenario);
+        let run = simulate(&scenario, &contender.dispatch, seed);
+        Figures::of(&run, &scenario, replication == 0)
     }
 }

@@ -123,7 +123,7 @@ fn cell(load: Load, algorithm: Algorithm, nodes: u32, replications: u32, measure
     let speed = f64::from(done_by_slow) / f64::from(done_by_fast);
     let slow = NodeGroup { count: 1, speed, weight: WEIGHT_SLOW, ..fast.clone() };
     let reports = match algorithm {
-        Algorithm::LoadInformed => When::Continuous { phase: Duration::from_secs(10) },
+        Algorithm::LoadInformed => When::Continuous { phase: Duration::from_secs(10).into() },
         _ => When::Never,
     };
     let ramp_up = RAMP_UP.min(measured);

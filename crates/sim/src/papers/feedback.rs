@@ -46,8 +46,8 @@ impl SetUp {
     fn steering(self) -> Option<Steering> {
         match self {
             SetUp::Even | SetUp::Uneven => None,
-            SetUp::Smoothed => Some(Steering::Smoothing { alpha: ALPHA }),
-            SetUp::Integral => Some(Steering::Integral { gain_per_s: 0.2 }),
+            SetUp::Smoothed => Some(Steering::Smoothing { alpha: ALPHA, dead_band: 0.0 }),
+            SetUp::Integral => Some(Steering::Integral { gain_per_s: 0.2, dead_band: None }),
         }
     }
 }
@@ -62,7 +62,8 @@ struct Extent {
 fn cell(set_up: SetUp, rate: u32, extent: Extent) -> Cell {
     // A server with a process for each request: they share its processor.
     let node = |count, speed| NodeGroup { count, speed, concurrency: Some(0), ..NodeGroup::default() };
-    let when = if set_up.steering().is_some() { When::Continuous { phase: PERIOD } } else { When::Never };
+    let when =
+        if set_up.steering().is_some() { When::Continuous { phase: PERIOD.into() } } else { When::Never };
     let scenario = Scenario {
         arrivals: Arrivals::Poisson { rate: f64::from(rate) },
         size: Size::Exponential { mean: Duration::from_secs_f64(1.0 / PAGES_PER_S) },
