@@ -76,7 +76,7 @@ impl Director {
             return self.reports.count_refused(dialect);
         }
         self.reports.count_taken(dialect);
-        pool.learn(now, place, &mut state.untold);
+        pool.learn(now, place, report, &mut state.untold);
         self.reports_wait.notify_one();
     }
 
@@ -198,13 +198,14 @@ impl PoolState {
             if node.told.is_news(Dialect::Orca, &report)
                 && node.told.take(now, Dialect::Orca, report, self.expiry)
             {
-                self.learn(now, place, untold);
+                self.learn(now, place, report, untold);
             }
         }
     }
 
-    /// Draws the conclusions from what a node has just said.
-    fn learn(&mut self, now: Time, place: usize, untold: &mut Vec<(PoolId, Event)>) {
+    /// Draws the conclusions from what a node has just said. Schedulers are told just that, with its own time: they
+    /// put together by themselves what nodes say in several ways.
+    fn learn(&mut self, now: Time, place: usize, said: Report, untold: &mut Vec<(PoolId, Event)>) {
         let node = &mut self.nodes[place];
         let Some(report) = node.told.merged(now, self.expiry) else { return };
         let id = node.id;
@@ -217,7 +218,7 @@ impl PoolState {
         if let Err(ignored) = self.controller.reported(now, id, &report) {
             tracing::trace!(node = %id, %ignored, "not used for weights");
         }
-        untold.push((self.id, Event::Report { node: id, report }));
+        untold.push((self.id, Event::Report { node: id, report: said }));
         if turned {
             self.weigh(now, self.id, untold);
         }
@@ -241,7 +242,7 @@ impl PoolState {
         self.weights = weights;
     }
 
-    /// Forgets what is not believed any more. Where something else is, schedulers are told without it.
+    /// Forgets what is not believed any more, as schedulers do by themselves.
     fn age(&mut self, now: Time, untold: &mut Vec<(PoolId, Event)>) {
         let (expiry, id) = (self.expiry, self.id);
         for node in &mut self.nodes {
@@ -250,12 +251,8 @@ impl PoolState {
             }
             let left = node.told.merged(now, expiry);
             node.refuses = left.is_some_and(|report| report.health == Some(Health::NONE));
-            let event = match left {
-                Some(report) => Event::Report { node: node.id, report },
-                // No news, but jobs that wait because of what was reported learn by it that this is over.
-                None => Event::Check { node: node.id, up: node.up },
-            };
-            untold.push((id, event));
+            // No news, but jobs that wait because of what was reported learn by it that this is over.
+            untold.push((id, Event::Check { node: node.id, up: node.up }));
         }
     }
 
