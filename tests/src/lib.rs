@@ -6,6 +6,8 @@
 pub mod clients;
 pub mod databases;
 pub mod director;
+#[cfg(target_arch = "x86_64")]
+pub mod guest;
 pub mod http;
 pub mod load;
 pub mod nginx;
