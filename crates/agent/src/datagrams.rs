@@ -30,6 +30,9 @@ pub(crate) struct Sockets {
     heard_at: Option<std::net::UdpSocket>,
 }
 
+/// A socket, and where it sends to.
+pub(crate) type Outlet = (UdpSocket, SocketAddr);
+
 impl Sockets {
     pub(crate) fn open(settings: &Datagrams) -> Result<Sockets, AgentError> {
         let failed = |address: &dyn ToString| {
@@ -52,7 +55,7 @@ impl Sockets {
     }
 
     /// For use by tokio: those to send with, and the one to hear with.
-    pub(crate) fn registered(self) -> io::Result<(Vec<(UdpSocket, SocketAddr)>, Option<UdpSocket>)> {
+    pub(crate) fn registered(self) -> io::Result<(Vec<Outlet>, Option<UdpSocket>)> {
         let out = self.out.into_iter().map(|(socket, to)| Ok((UdpSocket::from_std(socket)?, to)));
         Ok((out.collect::<io::Result<_>>()?, self.heard_at.map(UdpSocket::from_std).transpose()?))
     }

@@ -97,19 +97,19 @@ impl Latest {
         let service = self.told.services.iter().find(|service| service.port == port)?;
         let taken = self.fresh()?;
         let report = report(&taken.sample, service.name.as_deref());
+        let load = report.load.map(f64::from);
         // Whoever asks adds them up to the load again.
         let network = taken.sample.parts.iter().find(|part| part.name == "network");
         let network =
             network.filter(|part| part.factor > 0.0).and_then(|part| Some(part.load? * part.factor));
         let milli = |load: f64| (load * 1000.0).round().clamp(0.0, f64::from(u32::MAX)) as u32;
-        let load = report.load.map(f64::from);
         Some(Values {
             health: report.health,
             jobs: report.jobs,
             // Servers say how many jobs they have, those that wait among them.
             queue: None,
             cpu_load_milli: load.map(|load| milli(load - network.unwrap_or(0.0))),
-            network_load_milli: load.and(network).map(milli),
+            network_load_milli: load.zip(network).map(|(load, network)| milli(network.min(load))),
         })
     }
 
@@ -139,4 +139,57 @@ fn report<'a>(sample: &'a Sample, name: Option<&str>) -> &'a Report {
 
 fn says_something(said: &Said) -> bool {
     Said { node: None, service: None, age_ms: 0, ..said.clone() } != Said::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use evener_feedback::necp::Protocol;
+    use evener_load::measure::combine::Part;
+    use evener_model::Health;
+
+    use super::*;
+
+    const WEB: Port = Port { protocol: Protocol::Tcp, number: 80 };
+    const SQL: Port = Port { protocol: Protocol::Tcp, number: 3306 };
+
+    /// What is said of a sample of that age, with two services, of which one has sources of its own.
+    fn latest(age: Duration) -> Latest {
+        let clock = Clock(Instant::now() - Duration::from_secs(100));
+        let at = clock.now() - age;
+        let sql = Service { name: Some("sql".into()), ..Service::new(SQL) };
+        let services = vec![Service::new(WEB), sql];
+        let told = Told { clock, node: "rat".into(), age_max: Duration::from_secs(10), services };
+        let report = Report { measured_at: at, load: Some(0.75), jobs: Some(7), ..Report::default() };
+        let own = Report { health: Some(Health::NONE), load: Some(0.0), jobs: None, ..report };
+        let part = Part { name: "network".into(), load: Some(2.5), factor: 0.1 };
+        let sample =
+            Sample { report, services: vec![("sql".into(), own)], parts: vec![part], ..Sample::default() };
+        Latest { told: Arc::new(told), samples: watch::channel(Some(Arc::new(Taken { at, sample }))).1 }
+    }
+
+    #[test]
+    fn what_is_too_old_is_told_to_nobody() {
+        let old = latest(Duration::from_secs(11));
+        assert!(old.said().is_empty() && old.values(WEB).is_none() && old.report(None).is_none());
+        let young = latest(Duration::from_secs(5));
+        assert_eq!(young.said().len(), 2);
+        assert!(young.said().iter().all(|said| (5_000..10_000).contains(&said.age_ms)), "{:?}", young.said());
+    }
+
+    #[test]
+    fn parts_of_the_load_add_up_to_the_load() {
+        let values = latest(Duration::ZERO).values(WEB).expect("known");
+        assert_eq!(
+            (values.cpu_load_milli, values.network_load_milli, values.jobs),
+            (Some(500), Some(250), Some(7))
+        );
+        assert_eq!(values.report(Time::ZERO).load, Some(0.75));
+        let values = latest(Duration::ZERO).values(SQL).expect("known");
+        assert_eq!((values.report(Time::ZERO).load, values.health), (Some(0.0), Some(Health::NONE)));
+    }
+
+    #[test]
+    fn of_a_port_that_is_no_service_nothing_is_said() {
+        assert!(latest(Duration::ZERO).values(Port { number: 81, ..WEB }).is_none());
+    }
 }

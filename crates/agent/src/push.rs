@@ -59,9 +59,7 @@ impl Due {
     pub(crate) async fn wait(&mut self) {
         match self {
             Due::InStep(period) => {
-                let into = unix().as_nanos() % period.as_nanos();
-                let left = *period - Duration::from_nanos(u64::try_from(into).unwrap_or(0));
-                tokio::time::sleep(left).await;
+                tokio::time::sleep(left(unix(), *period)).await;
             }
             Due::Paced(clock, pace) => {
                 tokio::time::sleep_until(clock.instant(pace.due())).await;
@@ -69,6 +67,12 @@ impl Due {
             }
         }
     }
+}
+
+/// The time from `unix` to the next multiple of the period.
+fn left(unix: Duration, period: Duration) -> Duration {
+    let into = unix.as_nanos() % period.as_nanos();
+    period - Duration::from_nanos(u64::try_from(into).unwrap_or(0))
 }
 
 /// Reports to the director for ever.
@@ -162,4 +166,24 @@ fn refusal(status: StatusCode, body: &[u8]) -> String {
     let said: String = String::from_utf8_lossy(body).trim().chars().take(ANSWER_SHOWN_MAX).collect();
     let between = if said.is_empty() { "" } else { ": " };
     format!("status {}{between}{}", status.as_u16(), said.escape_debug())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_in_step_report_when_a_period_begins() {
+        let period = Duration::from_secs(5);
+        let left = |unix_ms| left(Duration::from_millis(unix_ms), period).as_millis();
+        assert_eq!([0, 1, 4_999, 5_000, 1_800_000_000_250].map(left), [5_000, 4_999, 1, 5_000, 4_750]);
+    }
+
+    #[test]
+    fn what_a_director_says_against_a_report_is_told_in_one_line() {
+        assert_eq!(refusal(StatusCode::FORBIDDEN, b""), "status 403");
+        let told = refusal(StatusCode::BAD_REQUEST, b"no\n\x1b[31mmore ");
+        assert_eq!(told, "status 400: no\\n\\u{1b}[31mmore");
+        assert!(refusal(StatusCode::BAD_REQUEST, &[b'x'; 4000]).len() < 300);
+    }
 }

@@ -22,7 +22,7 @@ pub use listen::{AgentCheck, Listen};
 pub use service::{Except, Service, Start};
 
 /// What an agent measures, and whom it tells.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// What is measured.
     pub measure: evener_load::Settings,
@@ -65,12 +65,6 @@ pub struct Tell {
     pub reconnect: Reconnect,
     /// How long the last words to a director may take.
     pub stop_timeout: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { measure: evener_load::Settings::default(), tell: Tell::default() }
-    }
 }
 
 impl Default for Tell {

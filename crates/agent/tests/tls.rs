@@ -1,0 +1,94 @@
+//! NECP within TLS: each side must show a certificate of the authority that the other believes.
+
+mod support;
+
+use std::path::Path;
+
+use evener_feedback::necp::session::DirectorEvent;
+use evener_trust::{TlsFiles, server_config};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use support::{Heard, director, folder, secret_file, start};
+
+/// An authority that signs certificates into a folder.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let mut params = CertificateParams::new([]).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.self_signed(&key).expect("signed").pem();
+        Authority { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// The files of one side, which believes `believed`.
+    fn side(&self, folder: &Path, name: &str, believed: &Authority) -> TlsFiles {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("an address");
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed").pem();
+        let file = |what: &str, text: &str| secret_file(folder, &format!("{name}.{what}"), text);
+        TlsFiles {
+            certificate: file("crt", &certificate),
+            key: file("key", &key.serialize_pem()),
+            ca: file("ca", &believed.pem),
+        }
+    }
+}
+
+fn settings(director: std::net::SocketAddr, TlsFiles { certificate, key, ca }: &TlsFiles) -> String {
+    format!(
+        "director = \"necps://{director}\"\nservice = \"80,start=always\"\n\
+         tls = {{ certificate = {certificate:?}, key = {key:?}, ca = {ca:?} }}\n"
+    )
+}
+
+#[tokio::test]
+async fn sides_that_believe_each_other_speak() {
+    let (folder, ours) = (folder(), Authority::new());
+    let tls = server_config(&ours.side(folder.path(), "director", &ours)).expect("good");
+    let mut director = director(None, &[], Some(tls)).await;
+    let agent = start(&settings(director.address, &ours.side(folder.path(), "agent", &ours)));
+    director.wait_for(|heard| matches!(heard, Heard::Event(DirectorEvent::Started(_))).then_some(())).await;
+    agent.end().await;
+    director.wait_for(|heard| matches!(heard, Heard::Event(DirectorEvent::Stopped(_))).then_some(())).await;
+}
+
+#[tokio::test]
+async fn an_agent_of_another_authority_is_refused() {
+    let (folder, ours, other) = (folder(), Authority::new(), Authority::new());
+    let tls = server_config(&ours.side(folder.path(), "director", &ours)).expect("good");
+    let mut director = director(None, &[], Some(tls)).await;
+    let agent = start(&settings(director.address, &other.side(folder.path(), "agent", &ours)));
+    let refused = director
+        .wait_for(|heard| match heard {
+            Heard::Handshake(reason) => Some(reason.clone()),
+            _ => None,
+        })
+        .await;
+    assert!(refused.starts_with("invalid peer certificate"), "{refused}");
+    agent.end().await;
+    let events = director.so_far().await;
+    assert!(!events.iter().any(|heard| matches!(heard, Heard::Event(_))), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_director_of_another_authority_hears_nothing() {
+    let (folder, ours, other) = (folder(), Authority::new(), Authority::new());
+    let tls = server_config(&other.side(folder.path(), "director", &ours)).expect("good");
+    let mut director = director(None, &[], Some(tls)).await;
+    let agent = start(&settings(director.address, &ours.side(folder.path(), "agent", &ours)));
+    let refused = director
+        .wait_for(|heard| match heard {
+            Heard::Handshake(reason) => Some(reason.clone()),
+            _ => None,
+        })
+        .await;
+    // The alert that the agent sent: which one depends on what it found first.
+    assert!(refused.contains("alert"), "{refused}");
+    agent.end().await;
+    let events = director.so_far().await;
+    assert!(!events.iter().any(|heard| matches!(heard, Heard::Event(_))), "{events:?}");
+}
