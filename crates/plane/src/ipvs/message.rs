@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::types::{Destination, Family, Service, Stats, Transport, VirtualService};
 use super::wire::{
-    Attributes, Message, Mode, Writer, count_of, messages, nested, port_of, string_of, u8_of, u16_of, u32_of,
+    Attributes, Message, Mode, Writer, count_of, messages, name_of, nested, port_of, u8_of, u16_of, u32_of,
 };
 
 const AF_INET: u16 = 2;
@@ -293,11 +293,11 @@ fn read_service(attributes: Attributes<'_>) -> Result<Service, WireError> {
             service::ADDRESS => address = Some(value),
             service::PORT => port = port_of(value)?,
             service::MARK => mark = NonZeroU32::new(u32_of(value)?),
-            service::SCHEDULER => scheduler = Some(string_of(value)?),
+            service::SCHEDULER => scheduler = Some(name_of(value)?),
             service::FLAGS => flags = u32_of(value)?,
             service::TIMEOUT => timeout_s = u32_of(value)?,
             service::NETMASK => netmask = u32_of(value)?,
-            service::ENGINE => engine = Some(string_of(value)?),
+            service::ENGINE => engine = Some(name_of(value)?),
             service::STATS | service::STATS64 => stats = read_stats(nested(value), stats)?,
             _ => {}
         }

@@ -7,9 +7,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::types::{Family, Forwarding, VirtualService};
-
-/// The kernel has room for 16 bytes, of which the last is 0.
-const SCHEDULER_BYTES_MAX: usize = 15;
+use super::wire::NAME_BYTES_MAX;
 
 /// The virtual services that are to be there; others are left alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +59,7 @@ impl WantedService {
         destinations: Vec<WantedDestination>,
     ) -> Result<WantedService, WantedError> {
         let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-        let fits = (1..=SCHEDULER_BYTES_MAX).contains(&scheduler.len());
+        let fits = (1..=NAME_BYTES_MAX).contains(&scheduler.len());
         if !fits || !scheduler.bytes().all(is_name) {
             return Err(WantedError::Scheduler(scheduler.to_owned()));
         }

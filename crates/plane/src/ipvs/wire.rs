@@ -7,6 +7,8 @@ pub(super) const HEADER_BYTES: usize = 16;
 /// Command, version, two bytes of nothing.
 const GENERIC_HEADER_BYTES: usize = 4;
 const ATTRIBUTE_HEADER_BYTES: usize = 4;
+/// The kernel has room for 16 bytes, of which the last is 0.
+pub(super) const NAME_BYTES_MAX: usize = 15;
 /// Nested, and in network byte order: bits beside the kind.
 const ATTRIBUTE_KIND: u16 = 0x3fff;
 const NESTED: u16 = 0x8000;
@@ -220,8 +222,9 @@ pub(super) fn count_of(value: &[u8]) -> Result<u64, WireError> {
     }
 }
 
-/// A string up to its end or to the first 0.
-pub(super) fn string_of(value: &[u8]) -> Result<String, WireError> {
+/// A name up to its end or to the first 0. The kernel's are of 15 bytes at the most.
+pub(super) fn name_of(value: &[u8]) -> Result<String, WireError> {
     let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
-    std::str::from_utf8(&value[..end]).map(str::to_owned).map_err(|_| WireError::Malformed)
+    let name = value.get(..end).filter(|name| name.len() <= NAME_BYTES_MAX).ok_or(WireError::Malformed)?;
+    std::str::from_utf8(name).map(str::to_owned).map_err(|_| WireError::Malformed)
 }
