@@ -162,6 +162,14 @@ impl Receiver {
         Receiver { keys, stamps: Stamps::new(window, nodes_max), dropped }
     }
 
+    /// The same, which takes nothing that was sent before `unix`: whoever begins to receive does not know what others have
+    /// heard before, and may hear it again.
+    #[must_use]
+    pub fn not_before(mut self, unix: Duration) -> Receiver {
+        self.stamps.not_before(unix);
+        self
+    }
+
     /// The reports of a datagram that came at `unix`, the time since 1970, with their node's name.
     ///
     /// # Errors

@@ -51,6 +51,14 @@ impl Verifier {
         Verifier { keys, stamps: Stamps::new(window, nodes_max) }
     }
 
+    /// The same, which takes nothing that was sent before `unix`: whoever begins to receive does not know what others have
+    /// heard before, and may hear it again.
+    #[must_use]
+    pub fn not_before(mut self, unix: Duration) -> Verifier {
+        self.stamps.not_before(unix);
+        self
+    }
+
     /// Who signed `body`, which came at `unix`, the time since 1970, with that value of the header.
     ///
     /// # Errors

@@ -10,20 +10,26 @@ use crate::datagram::Dropped;
 pub(crate) struct Stamps {
     window: Duration,
     nodes_max: usize,
+    first_micros: u64,
     last: BTreeMap<String, u64>,
 }
 
 impl Stamps {
     /// Of at most `nodes_max` nodes, whose stamps differ from the clock by at most `window`.
     pub(crate) fn new(window: Duration, nodes_max: usize) -> Stamps {
-        Stamps { window, nodes_max, last: BTreeMap::new() }
+        Stamps { window, nodes_max, first_micros: 0, last: BTreeMap::new() }
+    }
+
+    /// Lets nothing in that was sent before `unix`.
+    pub(crate) fn not_before(&mut self, unix: Duration) {
+        self.first_micros = micros(unix);
     }
 
     /// Takes the stamp of a message that came at `unix`, if it is within the window and above those before. Only what
     /// has the right signature may come here: it is remembered.
     pub(crate) fn admit(&mut self, unix: Duration, node: &str, stamp_micros: u64) -> Result<(), Dropped> {
         let (now, window) = (micros(unix), micros(self.window));
-        if now.abs_diff(stamp_micros) > window {
+        if now.abs_diff(stamp_micros) > window || stamp_micros < self.first_micros {
             return Err(Dropped::Time);
         }
         if let Some(last) = self.last.get_mut(node) {

@@ -91,3 +91,14 @@ proptest! {
         prop_assert!(verifier(8).verify(NOW, &changed, BODY).is_err());
     }
 }
+
+#[test]
+fn what_was_sent_before_anybody_listened_is_dropped() {
+    let second = Duration::from_secs(1);
+    let mut signer = signer();
+    let early = signer.sign(NOW - second, BODY);
+    let late = signer.sign(NOW + second, BODY);
+    let mut verifier = verifier(8).not_before(NOW);
+    assert_eq!(verifier.verify(NOW + second, &early, BODY), Err(Dropped::Time));
+    assert_eq!(verifier.verify(NOW + second, &late, BODY), Ok("rat"));
+}

@@ -94,6 +94,8 @@ pub struct Director {
     agent: IpAddr,
     link: Link,
     state: State,
+    /// The place of the agent's key.
+    key: Option<usize>,
     services: BTreeMap<Port, Served>,
     pulse: Pulse,
     keepalives: u32,
@@ -131,6 +133,7 @@ impl Director {
             settings,
             agent,
             link: Link::default(),
+            key: None,
             services: BTreeMap::new(),
             keepalives: 0,
             unasked: None,
@@ -224,6 +227,11 @@ impl Director {
         self.events.pop_front()
     }
 
+    /// Which of [`DirectorSettings::keys`] the agent has; `None`: it has not begun, or there are no keys.
+    pub fn key(&self) -> Option<usize> {
+        self.key
+    }
+
     /// Messages of the agent that could not be acted upon.
     pub fn bad_messages(&self) -> u32 {
         self.link.bad_messages()
@@ -297,7 +305,8 @@ impl Director {
         };
         let Some(Unit([asked, high, low, ..])) = unit else { return self.end(Reason::NotOpened) };
         let authenticated = asked & 1 == 1;
-        let key = self.settings.keys.iter().find(|key| frame.is_signed_by(key));
+        self.key = self.settings.keys.iter().position(|key| frame.is_signed_by(key));
+        let key = self.key.map(|place| &self.settings.keys[place]);
         if authenticated != key.is_some() || key.is_none() != self.settings.keys.is_empty() {
             self.link.refuse(frame, Flags::AUTH_REQUIRED);
             return self.end(Reason::Unauthenticated);
