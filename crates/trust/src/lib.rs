@@ -11,4 +11,4 @@ mod tls;
 pub use error::TrustError;
 pub use keys::{Key, Keys, SECRET_BYTES_MIN};
 pub use rustls;
-pub use tls::{TlsFiles, client_config, server_config};
+pub use tls::{TlsFiles, anonymous_server_config, client_config, server_config};

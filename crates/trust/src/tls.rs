@@ -34,7 +34,21 @@ pub fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TrustError> 
         .expect("the provider has TLS 1.3")
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key);
-    config.map(Arc::new).map_err(|error| mismatch(files, &error))
+    config.map(Arc::new).map_err(|error| mismatch(&files.certificate, &files.key, &error))
+}
+
+/// TLS 1.3 for who is connected to, by whoever can prove in another way who it is, or needs not.
+///
+/// # Errors
+/// A [`TrustError`] that says which file is of no use, and why.
+pub fn anonymous_server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TrustError> {
+    let (chain, secret) = (certificates(certificate)?, private_key(key)?);
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .expect("the provider has TLS 1.3")
+        .with_no_client_auth()
+        .with_single_cert(chain, secret);
+    config.map(Arc::new).map_err(|error| mismatch(certificate, key, &error))
 }
 
 /// TLS 1.3 for who connects: the other side must show a certificate of the authority, with the name that it was
@@ -49,7 +63,7 @@ pub fn client_config(files: &TlsFiles) -> Result<Arc<ClientConfig>, TrustError> 
         .expect("the provider has TLS 1.3")
         .with_root_certificates(roots)
         .with_client_auth_cert(chain, key);
-    config.map(Arc::new).map_err(|error| mismatch(files, &error))
+    config.map(Arc::new).map_err(|error| mismatch(&files.certificate, &files.key, &error))
 }
 
 /// Said with each configuration: a provider for the whole process could be set by others.
@@ -71,11 +85,15 @@ impl Material {
             let added = roots.add(certificate);
             added.map_err(|error| TrustError::content(&files.ca, error.to_string()))?;
         }
-        let pem = file::read_secret(&files.key)?;
-        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes());
-        let key = key.map_err(|_| TrustError::content(&files.key, "expected a private key as PEM"))?;
+        let key = private_key(&files.key)?;
         Ok(Material { chain: certificates(&files.certificate)?, key, roots })
     }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TrustError> {
+    let pem = file::read_secret(path)?;
+    let key = PrivateKeyDer::from_pem_slice(pem.as_bytes());
+    key.map_err(|_| TrustError::content(path, "expected a private key as PEM"))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError> {
@@ -87,6 +105,6 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError>
     }
 }
 
-fn mismatch(files: &TlsFiles, error: &rustls::Error) -> TrustError {
-    TrustError::content(&files.certificate, format!("not with the key of {}: {error}", files.key.display()))
+fn mismatch(certificate: &Path, key: &Path, error: &rustls::Error) -> TrustError {
+    TrustError::content(certificate, format!("not with the key of {}: {error}", key.display()))
 }
