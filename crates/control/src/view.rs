@@ -371,6 +371,7 @@ fn placement_view(
         error: placement.choice.err().map(|error| match error {
             PickError::Full => "all nodes are at their limit",
             PickError::NoNode => "no node can take a job",
+            PickError::Excluded => "all nodes that can take a job have excepted this client",
         }),
         panic: placement.panic,
         candidates_total: placement.candidates_total,

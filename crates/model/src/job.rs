@@ -9,6 +9,8 @@ pub struct Job<'a> {
     pub key: u64,
     /// Nodes that this job has already been tried on. They are not picked again while another can be.
     pub avoid: &'a [NodeId],
+    /// Nodes that this job must not go to, whatever happens to it.
+    pub excluded: &'a [NodeId],
     /// The node that the client is on already, if that is worth something (a warm connection, a cache).
     pub current: Option<NodeId>,
 }

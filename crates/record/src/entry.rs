@@ -73,6 +73,10 @@ const PICK_JOBS: u8 = 1;
 const PICK_KEY: u8 = 2;
 const PICK_AVOID: u8 = 4;
 const PICK_CURRENT: u8 = 8;
+const PICK_EXCLUDED: u8 = 16;
+/// The choice, written as "no node", is that the job excluded all that there were.
+const PICK_NONE_LEFT: u8 = 32;
+const PICK_ALL: u8 = PICK_JOBS | PICK_KEY | PICK_AVOID | PICK_CURRENT | PICK_EXCLUDED | PICK_NONE_LEFT;
 
 const REPORT_JOBS: u8 = 1;
 const REPORT_LOAD: u8 = 2;
@@ -154,7 +158,9 @@ fn put_pick(out: &mut Vec<u8>, jobs: &[(NodeId, u32)], job: &Job<'_>, choice: Re
         flag(!jobs.is_empty(), PICK_JOBS)
             | flag(job.key != 0, PICK_KEY)
             | flag(!job.avoid.is_empty(), PICK_AVOID)
-            | flag(job.current.is_some(), PICK_CURRENT),
+            | flag(job.current.is_some(), PICK_CURRENT)
+            | flag(!job.excluded.is_empty(), PICK_EXCLUDED)
+            | flag(choice == Err(PickError::Excluded), PICK_NONE_LEFT),
     );
     if !jobs.is_empty() {
         put_number(out, jobs.len() as u64);
@@ -175,10 +181,16 @@ fn put_pick(out: &mut Vec<u8>, jobs: &[(NodeId, u32)], job: &Job<'_>, choice: Re
     if let Some(node) = job.current {
         put_node(out, node);
     }
+    if !job.excluded.is_empty() {
+        put_number(out, job.excluded.len() as u64);
+        for node in job.excluded {
+            put_node(out, *node);
+        }
+    }
     put_number(
         out,
         match choice {
-            Err(PickError::NoNode) => 0,
+            Err(PickError::NoNode | PickError::Excluded) => 0,
             Err(PickError::Full) => 1,
             Ok(node) => u64::from(node.0) + 2,
         },
@@ -225,6 +237,7 @@ fn put_report(out: &mut Vec<u8>, report: &Report) {
 pub(crate) struct Lists {
     jobs: Vec<(NodeId, u32)>,
     avoid: Vec<NodeId>,
+    excluded: Vec<NodeId>,
 }
 
 /// Reads an entry; `last` is the time of the one before.
@@ -284,12 +297,13 @@ fn read_event(kind: u8, input: &mut Input<'_>) -> Result<Event, Wrong> {
 
 fn read_pick<'a>(input: &mut Input<'_>, lists: &'a mut Lists) -> Result<What<'a>, Wrong> {
     let flags = input.byte()?;
-    if flags & !(PICK_JOBS | PICK_KEY | PICK_AVOID | PICK_CURRENT) != 0 {
+    if flags & !PICK_ALL != 0 {
         return Err(Wrong("a pick has unknown parts"));
     }
     let mut job = Job::default();
     lists.jobs.clear();
     lists.avoid.clear();
+    lists.excluded.clear();
     if flags & PICK_JOBS != 0 {
         for _ in 0..length(input)? {
             lists.jobs.push((input.node()?, input.small()?));
@@ -306,7 +320,15 @@ fn read_pick<'a>(input: &mut Input<'_>, lists: &'a mut Lists) -> Result<What<'a>
     if flags & PICK_CURRENT != 0 {
         job.current = Some(input.node()?);
     }
+    if flags & PICK_EXCLUDED != 0 {
+        for _ in 0..length(input)? {
+            lists.excluded.push(input.node()?);
+        }
+    }
+    let none_left = flags & PICK_NONE_LEFT != 0;
     let choice = match input.number()? {
+        0 if none_left => Err(PickError::Excluded),
+        _ if none_left => return Err(Wrong("a pick contradicts itself")),
         0 => Err(PickError::NoNode),
         1 => Err(PickError::Full),
         node => match u32::try_from(node - 2) {
@@ -314,7 +336,7 @@ fn read_pick<'a>(input: &mut Input<'_>, lists: &'a mut Lists) -> Result<What<'a>
             _ => return Err(Wrong("a node's id is too large")),
         },
     };
-    job.avoid = &lists.avoid;
+    (job.avoid, job.excluded) = (&lists.avoid, &lists.excluded);
     Ok(What::Pick { jobs: &lists.jobs, job, choice })
 }
 

@@ -43,7 +43,8 @@
 //!
 //! The flags of a pick: 1 counts, `n` and so many pairs of `n` node and `n` jobs that it has by now, where
 //! others than this scheduler changed it; 2 key, 8 bytes; 4 avoid, `n` and so many `n` nodes; 8 current,
-//! `n` node. Settings are `n` and so many pairs of `text` name and `text` value.
+//! `n` node; 16 excluded, as avoid; 32 nothing more, but a choice of 0 means that the job excluded all nodes that there
+//! were. Settings are `n` and so many pairs of `text` name and `text` value.
 //!
 //! Entries of one worker are in the order in which they happened; blocks of different workers are not.
 

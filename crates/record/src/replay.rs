@@ -66,6 +66,8 @@ pub struct Difference {
     pub key: u64,
     /// Names of the nodes that it was to avoid.
     pub avoid: Vec<String>,
+    /// Names of the nodes that it excluded.
+    pub excluded: Vec<String>,
     /// The node that its client was on.
     pub current: Option<String>,
     /// Name of the node that was recorded, or why there was none.
@@ -206,7 +208,8 @@ impl Driver {
                 | Event::Finish { node, .. },
             ) => check(*node),
             What::Pick { jobs, job, choice } => {
-                let named = jobs.iter().map(|(node, _)| node).chain(job.avoid).chain(&job.current);
+                let named = jobs.iter().map(|(node, _)| node).chain(job.avoid);
+                let named = named.chain(job.excluded).chain(&job.current);
                 named.chain(choice).try_for_each(|node| check(*node))
             }
         }
@@ -269,6 +272,7 @@ impl Driver {
             at: now,
             key: job.key,
             avoid: job.avoid.iter().map(|node| self.name_of(*node)).collect(),
+            excluded: job.excluded.iter().map(|node| self.name_of(*node)).collect(),
             current: job.current.map(|node| self.name_of(node)),
             recorded: recorded.map(|node| self.name_of(node)),
             replayed: replayed.map(|node| self.name_of(node)),

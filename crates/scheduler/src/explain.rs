@@ -13,6 +13,9 @@ pub enum PickError {
     /// No node may get jobs, not even in panic.
     #[error("no node may get jobs")]
     NoNode,
+    /// Nodes could be picked, but the job must go to none of them.
+    #[error("no node may get this job")]
+    Excluded,
     /// Some node could be picked, but all of them are at their most jobs: the job may wait.
     #[error("all nodes are full")]
     Full,

@@ -29,6 +29,7 @@
 //! and a way to pick without reserving.
 
 mod affinity;
+mod claims;
 mod explain;
 mod hash;
 mod latency;

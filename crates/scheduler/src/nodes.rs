@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use evener_model::{Health, JobCounts, NodeId, NodeSpec, Report, Time};
 
+use crate::claims::Claims;
 use crate::explain::Said;
 use crate::latency::Latency;
 use crate::load::{Loads, Telling};
@@ -223,6 +224,8 @@ pub(crate) struct Nodes {
     pub(crate) typical: Latency,
     /// What nodes report as their loads, for policies that go by them.
     pub(crate) loads: Loads,
+    /// What nodes report as their credits.
+    claims: Claims,
 }
 
 impl Nodes {
@@ -235,6 +238,7 @@ impl Nodes {
             members: Vec::new(),
             typical: Latency::default(),
             loads: Loads::new(),
+            claims: Claims::default(),
         }
     }
 
@@ -335,6 +339,7 @@ impl Nodes {
         } else {
             self.loads.told(now, node, &telling);
         }
+        self.reckon_claim(node);
         true
     }
 
@@ -347,7 +352,23 @@ impl Nodes {
         if !record.believed || record.report.is_some_and(|report| report.load.is_none()) {
             self.loads.forget(node);
         }
+        self.reckon_claim(node);
         true
+    }
+
+    fn reckon_claim(&mut self, node: NodeId) {
+        let Some(record) = self.records.get(node.index()).and_then(Option::as_ref) else { return };
+        let report = record.report.as_ref().filter(|_| record.believed);
+        let said = report.map(|report| (report, record.own_then));
+        self.claims.told(node, record.spec.weight.value(), said);
+    }
+
+    /// The credits that are left of those that a node reported, with so many own jobs there now, as far as they are
+    /// believed: see [`Claims::left`].
+    #[inline]
+    pub(crate) fn credits(&self, node: NodeId, jobs: u32) -> Option<i64> {
+        let (report, own_then) = self.report_with_own(node)?;
+        self.claims.left(node, self.standing(node).weight, report, own_then, jobs)
     }
 
     /// Jobs that dispatchers which do not share counts had on the node when it last reported.
@@ -380,6 +401,7 @@ impl Nodes {
         }
         self.records[node.index()] = Some(record);
         self.loads.add(node);
+        self.claims.add(node);
         if let Err(place) = self.known.binary_search(&node) {
             self.known.insert(place, node);
         }
@@ -389,6 +411,7 @@ impl Nodes {
 
     pub(crate) fn remove(&mut self, node: NodeId) {
         self.records[node.index()] = None;
+        self.claims.add(node);
         self.known.retain(|known| *known != node);
     }
 

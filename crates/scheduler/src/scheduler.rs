@@ -29,6 +29,8 @@ pub struct Scheduler {
     algorithm: Box<dyn Algorithm>,
     rng: Rng,
     placements: Placements,
+    /// For use within a pick: members that the job must not go to, and those that it had better not.
+    unwanted: Vec<NodeId>,
     /// Nothing changes by time alone before.
     due: Time,
     /// Whether any job was placed yet: nodes that join before are not new.
@@ -52,6 +54,7 @@ impl Scheduler {
             nodes: Nodes::new(counts),
             rng: Rng::new(seed),
             placements: Placements::new(),
+            unwanted: Vec::new(),
             due: Time::from_nanos(u64::MAX),
             running: false,
             panic: false,
@@ -106,6 +109,8 @@ impl Scheduler {
                     Some(record) => record.spec = spec,
                     None => self.nodes.add(node, Record::new(spec)),
                 }
+                self.unwanted.clear();
+                self.unwanted.reserve(self.nodes.known().len());
                 self.settle(now, node);
                 self.affinity.note(&self.nodes, node);
                 // The policy may also look at what is no part of the standing: the name.
@@ -135,12 +140,13 @@ impl Scheduler {
     ///
     /// Never a node that is down, ejected, draining or of weight 0, unless so many of the pool are down or
     /// ejected that all of them are tried (see [`Settings::panic_percent`]); never one that has as many
-    /// jobs as it may; and one that the job is to avoid only where there is no other: where
-    /// the others are full, the job had better wait than go back. No allocation. Cost and ties: see [`Policy`](crate::Policy).
+    /// jobs as it may, nor one that the job excludes; and one that the job is to avoid only where there is no other:
+    /// where the others are full, the job had better wait than go back. No allocation. Cost and ties: see
+    /// [`Policy`](crate::Policy); excluded nodes add O(excluded · log excluded), and a look at them for each candidate.
     ///
     /// # Errors
-    /// [`PickError::NoNode`] if no node may be picked, [`PickError::Full`] if all that may be are
-    /// full. Nothing is reserved then.
+    /// [`PickError::NoNode`] if no node may be picked, [`PickError::Excluded`] if the job excludes all that may be,
+    /// [`PickError::Full`] if all others are full. Nothing is reserved then.
     pub fn pick(&mut self, now: Time, job: &Job<'_>) -> Result<NodeId, PickError> {
         if now >= self.due {
             self.advance(now);
@@ -152,13 +158,21 @@ impl Scheduler {
         if members == 0 {
             return placement.choice;
         }
+        let avoid = if job.excluded.is_empty() {
+            if others(&self.nodes, job.avoid) { job.avoid } else { &[] }
+        } else if unwanted(&self.nodes, job, &mut self.unwanted) {
+            &self.unwanted
+        } else {
+            placement.choice = Err(PickError::Excluded);
+            return placement.choice;
+        };
         placement.choice = Err(PickError::Full);
         let mut pick = Pick {
             now,
             nodes: &self.nodes,
             key: job.key,
             only: self.affinity.of(&self.nodes, job.key),
-            avoid: if others(&self.nodes, job.avoid) { job.avoid } else { &[] },
+            avoid,
             rng: &mut self.rng,
             placement,
         };
@@ -387,6 +401,27 @@ fn others(nodes: &Nodes, avoid: &[NodeId]) -> bool {
         .filter(|(place, node)| nodes.is_member(**node) && !avoid[..*place].contains(node))
         .count();
     nodes.members().len() > avoided
+}
+
+/// Collects the members that a job excludes, and those that it is to avoid if that leaves others. Says whether
+/// any member is left.
+#[cold]
+fn unwanted(nodes: &Nodes, job: &Job<'_>, unwanted: &mut Vec<NodeId>) -> bool {
+    let members = nodes.members().len();
+    unwanted.clear();
+    unwanted.extend(job.excluded.iter().filter(|node| nodes.is_member(**node)));
+    unwanted.sort_unstable();
+    unwanted.dedup();
+    let excluded = unwanted.len();
+    for node in job.avoid {
+        if nodes.is_member(*node) && !unwanted.contains(node) {
+            unwanted.push(*node);
+        }
+    }
+    if unwanted.len() == members {
+        unwanted.truncate(excluded);
+    }
+    excluded < members
 }
 
 /// Whether a job stays on the node that its client is on.

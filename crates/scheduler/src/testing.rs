@@ -15,7 +15,7 @@ use crate::{Order, Outlier, PickError, Scheduler, Settings, hash_bytes};
 ///
 /// `nodes`: `name=weight` or `name=weight/jobs_max`, a name being one letter.
 ///
-/// `script`: `pick`, `pick*3`, `pick!ab` (avoiding a and b), `pick:key`, `pick@a` (for a client that is on a); `ok:a`, `ok:a@20ms`, `fail:a`,
+/// `script`: `pick`, `pick*3`, `pick!ab` (avoiding a and b), `pick!a#b` (excluding b), `pick:key`, `pick@a` (for a client that is on a); `ok:a`, `ok:a@20ms`, `fail:a`,
 /// `fail:a*5` (jobs end); `join:a=2`, `leave:a`, `weight:a=3`, `drain:a`, `ready:a`, `down:a`, `up:a`; `wait:5s`;
 /// `policy:lc`; `report:a,jobs=3,load=0.5,health=0,credits=2,rate=10,errors=1,latency=20ms,age=1s`, any of these.
 pub(crate) fn run(settings: &str, nodes: &str, script: &str) -> String {
@@ -72,13 +72,17 @@ impl Stage {
             let (how, current) =
                 how.split_once('@').map_or((how, None), |(how, on)| (how, on.chars().next()));
             let current = current.map(id);
+            let (how, excluded) = how.split_once('#').unwrap_or((how, ""));
+            let excluded: Vec<NodeId> = excluded.chars().map(id).collect();
             let (how, avoid) = how.split_once('!').unwrap_or((how, ""));
             let avoid: Vec<NodeId> = avoid.chars().map(id).collect();
             let key = hash_bytes(how.trim_start_matches(':').as_bytes());
-            let pick = self.scheduler.pick(self.now, &Job { key, avoid: &avoid, current });
+            let pick =
+                self.scheduler.pick(self.now, &Job { key, avoid: &avoid, excluded: &excluded, current });
             self.picks.push(match pick {
                 Ok(node) => name(node).to_string(),
                 Err(PickError::NoNode) => "-".to_owned(),
+                Err(PickError::Excluded) => "excluded".to_owned(),
                 Err(PickError::Full) => "full".to_owned(),
             });
             return;

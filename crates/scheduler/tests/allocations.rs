@@ -54,7 +54,7 @@ fn picks_and_ends_do_not_allocate() {
     }
 }
 
-/// Allocations of 5,000 picks, ends and reports, with failures, ejections, slow starts, avoided and full nodes.
+/// Allocations of 5,000 picks, ends and reports, with failures, ejections, slow starts, avoided, excluded and full nodes.
 fn allocations_of_picks(settings: Settings, nodes: u32) -> u64 {
     let outlier = Some(Outlier { consecutive: 3, ..Outlier::default() });
     let slow_start = Duration::from_secs(1);
@@ -74,8 +74,13 @@ fn allocations_of_picks(settings: Settings, nodes: u32) -> u64 {
     for key in 0..5_000_u64 {
         now += Duration::from_millis(7);
         let avoid = [NodeId((key % 3) as u32)];
-        let job =
-            Job { key: key / 5, avoid: if key % 4 == 0 { &avoid } else { &[] }, current: Some(NodeId(3)) };
+        let excluded = [NodeId((key % 2) as u32), NodeId(2)];
+        let job = Job {
+            key: key / 5,
+            avoid: if key % 4 == 0 { &avoid } else { &[] },
+            excluded: if key % 5 == 0 { &excluded } else { &[] },
+            current: Some(NodeId(3)),
+        };
         if let Ok(node) = scheduler.pick(now, &job) {
             in_flight.push(node);
         }

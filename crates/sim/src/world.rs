@@ -318,13 +318,13 @@ impl<'a> World<'a> {
         match self.pick(task) {
             Ok(node) => self.send(task, node),
             Err(PickError::Full) => self.wait_in_dispatcher(task),
-            Err(PickError::NoNode) => self.reject(task),
+            Err(PickError::NoNode | PickError::Excluded) => self.reject(task),
         }
     }
 
     fn pick(&mut self, task: u32) -> Result<NodeId, PickError> {
         let task = self.tasks.get(task);
-        let job = Job { key: task.key, avoid: task.tried(), current: None };
+        let job = Job { key: task.key, avoid: task.tried(), ..Job::default() };
         let Some(scheduler) = &mut self.dispatchers[task.dispatcher as usize].scheduler else {
             return Err(PickError::NoNode);
         };

@@ -202,6 +202,7 @@ impl Told {
             "at_s": self.at_s(found),
             "key": found.key,
             "avoid": found.avoid,
+            "excluded": found.excluded,
             "current": found.current,
             "recorded": choice(&found.recorded),
             "replayed": choice(&found.replayed),
@@ -264,7 +265,7 @@ fn choice(choice: &Result<String, PickError>) -> String {
 
 /// What was known when a pick went another way, for people.
 fn describe(out: &mut String, tally: &Tally, found: &Difference, told: &Told) {
-    let Difference { worker, pick, key, avoid, current, nodes, .. } = found;
+    let Difference { worker, pick, key, avoid, excluded, current, nodes, .. } = found;
     let _ = writeln!(
         out,
         "\npool {}, {}: pick {pick} of worker {worker}, at {:.6} s, is the first to differ",
@@ -277,6 +278,9 @@ fn describe(out: &mut String, tally: &Tally, found: &Difference, told: &Told) {
     let mut job = if *key == 0 { "no key".to_owned() } else { format!("key {key:#x}") };
     if !avoid.is_empty() {
         let _ = write!(job, ", to avoid {}", avoid.join(" "));
+    }
+    if !excluded.is_empty() {
+        let _ = write!(job, ", not on {}", excluded.join(" "));
     }
     if let Some(current) = current {
         let _ = write!(job, ", client on {current}");

@@ -217,7 +217,9 @@ impl Run {
         let avoid = [NodeId(self.below(6) as u32), NodeId(self.below(6) as u32)];
         let avoid = &avoid[..self.below(3) as usize];
         let current = (self.below(4) == 0).then_some(NodeId(1));
-        let job = Job { key: self.below(50) * 0x9e37_79b9, avoid, current };
+        let excluded = [0, 2, 1, 4, 3, 5].map(NodeId);
+        let excluded = if self.below(4) == 0 { &excluded[..self.below(7) as usize] } else { &[] };
+        let job = Job { key: self.below(50) * 0x9e37_79b9, avoid, excluded, current };
         let choice = self.scheduler.pick(self.now, &job);
         file.put(0, &Entry { pool: 7, now: self.now, what: What::Pick { jobs: &jobs, job, choice } });
         if let Ok(node) = choice {

@@ -74,6 +74,27 @@ fn avoided_nodes_are_last() {
 }
 
 #[test]
+fn excluded_nodes_are_never_picked() {
+    for policy in EVERY {
+        assert_eq!(run(policy, "a=1 b=1 c=1", "pick#ac*3 pick#ab*2"), "b b b c c", "{policy}");
+        assert_eq!(
+            run(policy, "a=1 b=9", "pick#ab pick#ba pick#aabz pick#b"),
+            "excluded excluded excluded a",
+            "{policy}"
+        );
+        // Not where the others are full, have been tried, or are down so that panic takes all nodes back.
+        assert_eq!(run(policy, "a=1 b=1/1", "pick#a pick#a pick!b#a"), "b full full", "{policy}");
+        assert_eq!(run(policy, "a=1 b=1 c=1", "pick!b#a pick!b#ac"), "c b", "{policy}");
+        let panic = format!("{policy} panic=100");
+        assert_eq!(run(&panic, "a=1 b=1", "down:b pick#a pick#a@a"), "b b", "{policy}");
+        // There is nothing to exclude where no node may be picked, and what is not a member does not matter.
+        assert_eq!(run(policy, "a=1 b=1", "drain:a drain:b pick#a ready:a pick#b"), "- a", "{policy}");
+        // Excluding a node leaves the state as it was.
+        assert_eq!(tally(policy, "a=1/4 b=1/4", "pick#a*4 pick*4"), "a4 b4", "{policy}");
+    }
+}
+
+#[test]
 fn round_robin_goes_round_whatever_joins_and_leaves() {
     assert_snapshot!(run("rr", "a=1 b=9 c=1", "pick*5"), @"a b c a b");
     assert_snapshot!(run("rr", "a=1 b=1 c=1", "pick join:d=1 pick*3 leave:b pick*2 down:c pick*2"), @"a b c d a c d a");

@@ -8,7 +8,7 @@ use world::{World, settings, step};
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Never a node that drains, is down, ejected, full or to be avoided; always one if there is one; each
+    /// Never a node that drains, is down, ejected, full, excluded or to be avoided; always one if there is one; each
     /// pick reserves one place and each end gives one back; no node has more jobs than it may.
     #[test]
     fn picks_are_those_that_may_be(

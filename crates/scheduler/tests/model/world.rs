@@ -35,6 +35,7 @@ pub(crate) enum Step {
     Pick {
         key: u64,
         avoid: Vec<u32>,
+        excluded: Vec<u32>,
     },
     /// Ends the picked job at this place, counted round.
     Finish {
@@ -55,7 +56,8 @@ pub(crate) enum Step {
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let node = 0..IDS;
     let weight = prop_oneof![Just(0_u64), 1..6_u64, Just(256)];
-    let avoid = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(node.clone(), 1..3)];
+    let some =
+        |weight, most| prop_oneof![weight => Just(Vec::new()), 1 => prop::collection::vec(0..IDS, 1..most)];
     prop_oneof![
         2 => (node.clone(), weight.clone(), prop::option::of(0..4_u32))
             .prop_map(|(node, weight, jobs_max)| Step::Join { node, weight, jobs_max }),
@@ -63,7 +65,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => (node.clone(), weight).prop_map(|(node, weight)| Step::Weight { node, weight }),
         1 => (node.clone(), any::<bool>()).prop_map(|(node, draining)| Step::Drain { node, draining }),
         1 => (node, any::<bool>()).prop_map(|(node, up)| Step::Check { node, up }),
-        10 => (any::<u64>(), avoid).prop_map(|(key, avoid)| Step::Pick { key, avoid }),
+        10 => (any::<u64>(), some(3, 3), some(4, 6))
+            .prop_map(|(key, avoid, excluded)| Step::Pick { key, avoid, excluded }),
         8 => (any::<usize>(), outcome()).prop_map(|(place, outcome)| Step::Finish { place, outcome }),
         3 => (0..IDS, prop::option::of(0..3_u8), any::<[u32; 4]>(), prop_oneof![Just(0), 0..15_000_u64])
             .prop_map(|(node, health, numbers, age_ms)| Step::Report { node, health, numbers, age_ms }),
@@ -200,7 +203,10 @@ impl World {
                 }
                 self.scheduler.handle(self.now, Event::Check { node: id(node), up });
             }
-            Step::Pick { key, avoid } => self.pick(key, &avoid.into_iter().map(id).collect::<Vec<_>>()),
+            Step::Pick { key, avoid, excluded } => {
+                let ids = |nodes: Vec<u32>| nodes.into_iter().map(id).collect::<Vec<_>>();
+                self.pick(key, &ids(avoid), &ids(excluded));
+            }
             Step::Finish { place, outcome } => {
                 if !self.in_flight.is_empty() {
                     let node = self.in_flight.swap_remove(place % self.in_flight.len());
@@ -242,10 +248,11 @@ impl World {
     }
 
     /// Picks, and compares with what may and what must be picked.
-    pub(crate) fn pick(&mut self, key: u64, avoid: &[NodeId]) {
+    pub(crate) fn pick(&mut self, key: u64, avoid: &[NodeId], excluded: &[NodeId]) {
         let members = self.members();
-        let others = members.iter().any(|node| !avoid.contains(node));
-        let open: Vec<NodeId> = members
+        let allowed: Vec<NodeId> = members.iter().copied().filter(|node| !excluded.contains(node)).collect();
+        let others = allowed.iter().any(|node| !avoid.contains(node));
+        let open: Vec<NodeId> = allowed
             .iter()
             .copied()
             .filter(|node| !others || !avoid.contains(node))
@@ -254,7 +261,7 @@ impl World {
         let before = self.total();
         // Some clients are on a node already, which may not be there.
         let current = key.is_multiple_of(3).then(|| id((key >> 8) as u32 % IDS));
-        let pick = self.scheduler.pick(self.now, &Job { key, avoid, current });
+        let pick = self.scheduler.pick(self.now, &Job { key, avoid, excluded, current });
         match pick {
             Ok(node) => {
                 assert!(open.contains(&node), "picked {node}, open are {open:?} of {members:?}");
@@ -263,7 +270,11 @@ impl World {
             }
             Err(error) => {
                 assert_eq!(self.total(), before, "no pick reserves nothing");
-                let expected = if members.is_empty() { PickError::NoNode } else { PickError::Full };
+                let expected = match (members.is_empty(), allowed.is_empty()) {
+                    (true, _) => PickError::NoNode,
+                    (false, true) => PickError::Excluded,
+                    (false, false) => PickError::Full,
+                };
                 assert!(open.is_empty() && error == expected, "{error}, open are {open:?} of {members:?}");
             }
         }
