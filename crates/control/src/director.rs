@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::access_log::LogWriter;
 use crate::config::{self, Bind, Config, Protocol};
-use crate::feedback::{Counters, Dialect, Index, Members, Told};
+use crate::feedback::{Allowance, Counters, Dialect, Index, Members, Told};
 use crate::inherit::Inherited;
 use crate::recording::{RecordTo, Recording};
 use crate::socket;
@@ -148,6 +148,8 @@ pub(crate) struct NodeState {
     pub(crate) wanted: Weight,
     /// The same if jobs are placed by it.
     pub(crate) steered: Option<Weight>,
+    /// What its agent-check wants it to get of what is configured.
+    pub(crate) allowance: Allowance,
     /// What the last health check said, and when.
     pub(crate) check: Option<(String, Instant)>,
     pub(crate) stats: Arc<PerWorker<NodeStats>>,
@@ -157,7 +159,12 @@ pub(crate) struct NodeState {
 impl NodeState {
     /// The weight by which jobs are placed.
     pub(crate) fn weight(&self) -> Weight {
-        self.steered.unwrap_or(self.base_weight())
+        self.steered.unwrap_or_else(|| self.allowance.weight(self.base_weight()))
+    }
+
+    /// Jobs on it at the most.
+    pub(crate) fn jobs_max(&self) -> Option<u32> {
+        self.allowance.jobs_max(self.node.jobs_max)
     }
 
     /// The weight that was configured, or set by an operator since.
@@ -502,6 +509,15 @@ impl PoolState {
                 node.steered = None;
             }
         }
+        // Who is not heard any more has no say either.
+        for dialect in Dialect::ALL.into_iter().filter(|dialect| !self.hears[dialect.index()]) {
+            for node in &mut self.nodes {
+                node.told.forget(dialect);
+                if dialect == Dialect::Necp {
+                    node.service = None;
+                }
+            }
+        }
     }
 
     /// The same pool with the nodes that are configured now.
@@ -535,6 +551,7 @@ impl PoolState {
                     forwarding: None,
                     wanted: node.weight,
                     steered: None,
+                    allowance: Allowance::default(),
                     check: None,
                     stats: Arc::new(PerWorker::new(workers)),
                     latencies: VecDeque::new(),
@@ -616,7 +633,7 @@ impl State {
                     name: node.node.name.clone(),
                     address: node.node.address,
                     weight: node.weight(),
-                    jobs_max: node.node.jobs_max,
+                    jobs_max: node.jobs_max(),
                     draining: node.drains(),
                     up: node.up,
                     stats: Arc::clone(&node.stats),

@@ -146,7 +146,8 @@ async fn probe(probe: &Probe, target: SocketAddr, node: &str) -> Result<String, 
     }
 }
 
-async fn request(
+/// Asks a page once: the status, and a body within limits.
+pub(crate) async fn request(
     target: SocketAddr,
     method: &str,
     path: &str,

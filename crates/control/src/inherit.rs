@@ -23,6 +23,9 @@ struct Descriptors {
     /// By address, in the order of the workers.
     listeners: BTreeMap<String, Vec<RawFd>>,
     admin: Option<RawFd>,
+    /// Where reports come, by what it is.
+    #[serde(default)]
+    feedback: BTreeMap<String, RawFd>,
     /// The successor writes a byte here when it serves.
     ready: Option<RawFd>,
 }
@@ -34,6 +37,8 @@ pub(crate) struct Inherited {
     pub(crate) listeners: BTreeMap<String, Vec<OwnedFd>>,
     /// The admin API's listening socket.
     pub(crate) admin: Option<OwnedFd>,
+    /// Where reports come, by what it is.
+    pub(crate) feedback: BTreeMap<String, OwnedFd>,
     ready: Option<OwnedFd>,
 }
 
@@ -64,6 +69,7 @@ impl Inherited {
                 .map(|(address, fds)| (address, fds.into_iter().filter_map(own).collect()))
                 .collect(),
             admin: numbers.admin.and_then(own),
+            feedback: numbers.feedback.into_iter().filter_map(|(name, fd)| Some((name, own(fd)?))).collect(),
             ready: numbers.ready.and_then(own),
         }
     }
@@ -85,6 +91,7 @@ pub(crate) fn hand_over(
     program: &Path,
     listeners: &[(String, Vec<Arc<OwnedFd>>)],
     admin: Option<BorrowedFd<'_>>,
+    feedback: &[(String, OwnedFd)],
 ) -> io::Result<Child> {
     let (mut reader, writer) = io::pipe()?;
     let numbers = Descriptors {
@@ -93,10 +100,11 @@ pub(crate) fn hand_over(
             .map(|(address, fds)| (address.clone(), fds.iter().map(|fd| fd.as_raw_fd()).collect()))
             .collect(),
         admin: admin.as_ref().map(AsRawFd::as_raw_fd),
+        feedback: feedback.iter().map(|(name, fd)| (name.clone(), fd.as_raw_fd())).collect(),
         ready: Some(writer.as_raw_fd()),
     };
-    let passed: Vec<RawFd> =
-        numbers.listeners.values().flatten().copied().chain(numbers.admin).chain(numbers.ready).collect();
+    let listeners = numbers.listeners.values().flatten().chain(numbers.feedback.values()).copied();
+    let passed: Vec<RawFd> = listeners.chain(numbers.admin).chain(numbers.ready).collect();
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1));
     // It names this process: the next one must not take the watchdog for somebody else's.

@@ -1,5 +1,6 @@
 //! The life of a director's process: start, signals, reload, hot restart, end.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use tokio::task::JoinHandle;
 use crate::admin::{Admin, Order};
 use crate::config::{Config, Errors, Flags};
 use crate::director::{Director, DirectorError};
-use crate::feedback::Feedback;
+use crate::feedback::{Feedback, TransportError};
 use crate::health::Checks;
 use crate::inherit::{self, Inherited};
 use crate::recording::RecordTo;
@@ -58,6 +59,9 @@ pub enum RunError {
     /// The admin API cannot listen.
     #[error("cannot listen on the admin address: {0}")]
     Admin(io::Error),
+    /// Reports cannot be heard.
+    #[error(transparent)]
+    Feedback(#[from] TransportError),
     /// The system gives no signals, threads or timers.
     #[error("cannot start: {0}")]
     System(io::Error),
@@ -137,7 +141,8 @@ impl Life {
         let mut checks = Checks::default();
         checks.follow(&director);
         let mut feedback = Feedback::start(&director);
-        feedback.follow(&director);
+        let opened = feedback.open(&config, &mut inherited.feedback)?;
+        feedback.follow(&director, Some(opened));
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
@@ -184,7 +189,7 @@ impl Life {
                 _ = interrupt.recv() => break,
                 () = self.director.members_changed.notified() => {
                     self.checks.follow(&self.director);
-                    self.feedback.follow(&self.director);
+                    self.feedback.follow(&self.director, None);
                 }
                 _ = copies.tick() => self.director.copy_latencies(),
                 _ = watchdog_ticks.tick() => {
@@ -221,6 +226,7 @@ impl Life {
         let origin = self.origin.clone();
         let config = tokio::task::spawn_blocking(move || origin.config()).await;
         let config = config.map_err(|error| error.to_string())?.map_err(|errors| errors.to_string())?;
+        let opened = self.feedback.open(&config, &mut BTreeMap::new()).map_err(|error| error.to_string())?;
         if config.admin.as_ref() != self.admin.as_ref().map(Admin::address) {
             // Listen at the new address before the old one is given up.
             let admin = match &config.admin {
@@ -243,7 +249,7 @@ impl Life {
             self.director.reload(config).map_err(|error| error.to_string())?;
         }
         self.checks.follow(&self.director);
-        self.feedback.follow(&self.director);
+        self.feedback.follow(&self.director, Some(opened));
         let director = Arc::clone(&self.director);
         tokio::task::spawn_blocking(move || director.settle()).await.map_err(|error| error.to_string())
     }
@@ -260,9 +266,11 @@ impl Life {
         let sockets = self.director.sockets();
         let program = self.program.clone();
         let admin = self.admin.as_ref().map(|admin| admin.socket().try_clone_to_owned()).transpose();
+        let feedback = self.feedback.sockets().into_iter().map(|(name, fd)| Ok((name, fd.try_clone()?)));
+        let feedback: io::Result<Vec<_>> = feedback.collect();
         let coming = tokio::task::spawn_blocking(move || {
             let admin = admin?;
-            inherit::hand_over(&program, &sockets, admin.as_ref().map(AsFd::as_fd))
+            inherit::hand_over(&program, &sockets, admin.as_ref().map(AsFd::as_fd), &feedback?)
         });
         self.upgrade = Some(Upgrade { coming, asked_by });
     }

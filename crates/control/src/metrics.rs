@@ -7,7 +7,7 @@ use evener_engine::stats::{Histogram, PoolStats};
 use evener_model::{Outcome, Report};
 
 use crate::director::{Director, State};
-use crate::feedback::Dialect;
+use crate::feedback::{Dialect, Refusal};
 
 /// Upper bounds of exported latency buckets, in microseconds; each is a bound of [`Histogram`] too.
 const BOUNDS_US: [u64; 11] =
@@ -165,20 +165,31 @@ fn reports(out: &mut Text, director: &Director, state: &State) {
     // Workers count what comes in responses.
     let orca =
         |read: fn(&PoolStats) -> u64| -> u64 { state.pools.values().map(|pool| pool.stats.sum(read)).sum() };
-    for (dialect, taken, _) in director.reports.all() {
-        let taken = if dialect == Dialect::Orca { orca(|stats| stats.orca_reports.load()) } else { taken };
+    for dialect in Dialect::ALL {
+        let taken = match dialect {
+            Dialect::Orca => orca(|stats| stats.orca_reports.load()),
+            _ => director.reports.taken(dialect),
+        };
         out.sample("evener_reports_total", &[("source", dialect.name())], taken as f64);
     }
     out.family(
         "evener_reports_refused_total",
         "counter",
-        "Reports that were not believed: malformed, unsigned, replayed, too old, or of no node.",
+        "Reports that were not believed, or did not come when they were asked for, by the way and by the reason.",
     );
-    for (dialect, _, refused) in director.reports.all() {
-        let refused =
-            if dialect == Dialect::Orca { orca(|stats| stats.orca_malformed.load()) } else { refused };
-        out.sample("evener_reports_refused_total", &[("source", dialect.name())], refused as f64);
+    for dialect in Dialect::ALL {
+        let malformed = match dialect {
+            Dialect::Orca => orca(|stats| stats.orca_malformed.load()),
+            _ => 0,
+        };
+        for (why, refused) in director.reports.refused(dialect) {
+            let refused = if why == Refusal::Form { refused + malformed } else { refused };
+            let labels = [("source", dialect.name()), ("reason", why.name())];
+            out.sample("evener_reports_refused_total", &labels, refused as f64);
+        }
     }
+    out.family("evener_agents", "gauge", "Agents that are connected by NECP.");
+    out.sample("evener_agents", &[], director.reports.agents() as f64);
     out.family("evener_pool_phase_seconds", "gauge", "Time between two reports of a node.");
     for (pool, pool_state) in &state.pools {
         out.sample("evener_pool_phase_seconds", &[("pool", pool)], pool_state.phase.as_secs_f64());

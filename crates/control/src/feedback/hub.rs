@@ -11,7 +11,7 @@ use evener_feedback::necp::{Exception, Forwarding, Port, Service};
 use evener_model::{Event, Health, Report, Time, Weight};
 
 use crate::director::{Director, NodeState, PoolState, State};
-use crate::feedback::{Dialect, Index, NodeRef, TICK};
+use crate::feedback::{Dialect, Index, NodeRef, Refusal, TICK};
 
 /// Tells the workers what came in this turn of the runtime, and looks after time, for ever.
 pub(super) async fn run(director: Arc<Director>) {
@@ -55,6 +55,29 @@ impl Director {
         Some(pool.nodes[place].node.address)
     }
 
+    /// The name of a node, while there is such a node.
+    pub(crate) fn name_of(&self, node: NodeRef) -> Option<String> {
+        let mut state = self.state();
+        let state = &mut *state;
+        let (pool, place) = find(&state.index, &mut state.pools, node)?;
+        Some(pool.nodes[place].node.name.clone())
+    }
+
+    /// How often the nodes of a pool are to be asked how they are.
+    pub(crate) fn phase_of(&self, pool: &str) -> Duration {
+        self.state().pools.get(pool).map_or(TICK, |pool| pool.phase)
+    }
+
+    /// How long a pool's reports are believed.
+    pub(crate) fn expiry_of(&self, pool: &str) -> Duration {
+        self.state().pools.get(pool).map_or(TICK, |pool| pool.expiry)
+    }
+
+    /// Counts what was not believed.
+    pub(crate) fn refuse(&self, dialect: Dialect, why: Refusal) {
+        self.reports.count_refused(dialect, why);
+    }
+
     /// How often the nodes at `address` are to be asked how they are: as often as the most curious pool wants.
     pub(crate) fn phase_at(&self, address: IpAddr) -> Option<Duration> {
         let state = self.state();
@@ -69,11 +92,11 @@ impl Director {
         let mut state = self.state();
         let state = &mut *state;
         let Some((pool, place)) = find(&state.index, &mut state.pools, node) else {
-            return self.reports.count_refused(dialect);
+            return self.refuse(dialect, Refusal::Unknown);
         };
         let known = &mut pool.nodes[place];
         if !known.told.take(now, dialect, report, pool.expiry) {
-            return self.reports.count_refused(dialect);
+            return self.refuse(dialect, Refusal::Stale);
         }
         self.reports.count_taken(dialect);
         pool.learn(now, place, report, &mut state.untold);
@@ -272,6 +295,9 @@ impl NodeState {
 
     /// The weight for another balancer: that which follows from reports, 0 where the node gets no new jobs.
     pub(crate) fn wanted_weight(&self) -> Weight {
-        if self.drains() || !self.up { Weight::DRAIN } else { self.wanted }
+        match self.drains() || !self.up {
+            true => Weight::DRAIN,
+            false => self.steered.unwrap_or_else(|| self.allowance.weight(self.wanted)),
+        }
     }
 }
