@@ -7,7 +7,7 @@
 #[path = "ipvs/network.rs"]
 mod network;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use evener_plane::ipvs::{
 };
 use evener_tests::guest::{Guest, IPVS, scenario};
 use evener_tests::{wait_for, wait_until};
-use network::{Node, Topology, connect, counts, ipvsadm, local, say, sh};
+use network::{Node, Topology, connect, counts, datagram_counts, echo_datagrams, ipvsadm, local, say, sh};
 
 fn in_guest(body: impl FnOnce()) {
     let modules: Vec<_> =
@@ -180,6 +180,37 @@ fn connections_follow_the_weights() {
         let changes = apply(&mut ipvs, 2, &wanted(tcp(vip()), "wlc", &[(a, 1), (b, 1), (c, 2)]));
         assert_eq!(texts(&changes), ["scheduler wlc"]);
         assert!(say(&mut held).is_some());
+    });
+}
+
+#[test]
+fn ipv6_and_udp_are_carried_too() {
+    in_guest(|| {
+        let address = |last: u16, port| SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, last], port));
+        for last in [1, 0x11, 0x12] {
+            sh(&format!("ip -6 address add fd00::{last:x}/128 dev lo"));
+        }
+        let nodes = [0x11, 0x12].map(|last| address(last, 8000));
+        for (number, node) in (1..).zip(nodes) {
+            // An address is not ours before the kernel has looked for others that have it.
+            wait_until("the address", || TcpListener::bind(node).is_ok());
+            Node::listen((number, node));
+            echo_datagrams(number, node);
+        }
+        let mut ipvs = Ipvs::open().expect("there is IPVS");
+        let vip = address(1, 80);
+        let service = |transport| {
+            let destinations = nodes.map(|node| by(Forwarding::Nat)((node, 1))).to_vec();
+            let key = VirtualService::Address { transport, address: vip };
+            WantedService::new(key, "rr", destinations).expect("wanted")
+        };
+        let both = Wanted::new(vec![service(Transport::Tcp), service(Transport::Udp)]).expect("two");
+        apply(&mut ipvs, 0, &both);
+        assert_eq!(counts(vip, 10), [5, 5, 0]);
+        assert_eq!(datagram_counts(vip, 10), [5, 5, 0]);
+        // What has no end is active until it times out; the kernel says so.
+        let udp = ipvs.destinations(VirtualService::Address { transport: Transport::Udp, address: vip });
+        assert_eq!(udp.expect("told").iter().map(|node| node.active + node.inactive).sum::<u32>(), 10);
     });
 }
 

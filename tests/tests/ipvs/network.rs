@@ -1,7 +1,7 @@
 //! Nodes, clients and the ways between them, in a guest.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
@@ -77,6 +77,30 @@ pub(crate) fn counts(service: SocketAddr, connections: usize) -> [usize; 3] {
     for _ in 0..connections {
         let name = say(&mut connect(service)).expect("it answers");
         counts[name.parse::<usize>().expect("a number") - 1] += 1;
+    }
+    counts
+}
+
+/// Answers datagrams with a number.
+pub(crate) fn echo_datagrams(number: u8, address: SocketAddr) {
+    let socket = UdpSocket::bind(address).expect("its address is free");
+    std::thread::spawn(move || {
+        let mut byte = [0];
+        while let Ok((_, client)) = socket.recv_from(&mut byte) {
+            let _ = socket.send_to(&[b'0' + number], client);
+        }
+    });
+}
+
+/// As [`counts`], of clients that send a datagram each.
+pub(crate) fn datagram_counts(service: SocketAddr, clients: usize) -> [usize; 3] {
+    let mut counts = [0; 3];
+    for _ in 0..clients {
+        let socket = UdpSocket::bind(("::", 0)).expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+        let mut byte = [0];
+        socket.send_to(b"?", service).and_then(|_| socket.recv(&mut byte)).expect("it answers");
+        counts[usize::from(byte[0] - b'1')] += 1;
     }
     counts
 }
