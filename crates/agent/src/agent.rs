@@ -11,7 +11,7 @@ use evener_feedback::necp::session::{AgentSettings, Backoff, Rhythm};
 use evener_feedback::necp::{self as feedback_necp};
 use evener_feedback::signature::Signer;
 use evener_load::{Sample, Sampler};
-use evener_trust::{Keys, client_config};
+use evener_trust::Keys;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -238,9 +238,10 @@ fn target(director: &Director, tell: &Tell) -> Result<Target, AgentError> {
     let Director { url, tls, .. } = director;
     let tls = match (url.is_secure, tls.as_ref().or(tell.tls.as_ref())) {
         (false, _) => None,
-        (true, Some(tls)) => Some(client_config(&tls.files())?),
+        (true, Some(tls)) => Some(tls.config()?),
         (true, None) => {
-            let expected = "expected tls = { certificate = FILE, key = FILE, ca = FILE }";
+            let expected =
+                "expected tls = { ca = FILE }, with certificate and key where the director asks for them";
             return Err(AgentError::Settings(format!("{url}: {expected}")));
         }
     };

@@ -159,7 +159,7 @@ struct State {
 
 impl Heard {
     pub(crate) fn new(settings: &Datagrams, keys: Vec<Key>) -> Heard {
-        let receiver = Receiver::new(keys, settings.window, NODES_MAX);
+        let receiver = Receiver::new(keys, settings.window, NODES_MAX).not_before(unix());
         let gathered = Gathered::new(settings.expiry, REPORTS_MAX);
         Heard(Arc::new(Mutex::new(State { receiver, gathered })))
     }

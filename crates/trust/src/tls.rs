@@ -66,6 +66,19 @@ pub fn client_config(files: &TlsFiles) -> Result<Arc<ClientConfig>, TrustError> 
     config.map(Arc::new).map_err(|error| mismatch(&files.certificate, &files.key, &error))
 }
 
+/// TLS 1.3 for who connects and does not show who it is: it has another way, or needs none.
+///
+/// # Errors
+/// A [`TrustError`] that says why the file of authorities is of no use.
+pub fn anonymous_client_config(ca: &Path) -> Result<Arc<ClientConfig>, TrustError> {
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .expect("the provider has TLS 1.3")
+        .with_root_certificates(authorities(ca)?)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
 /// Said with each configuration: a provider for the whole process could be set by others.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
@@ -80,14 +93,18 @@ struct Material {
 
 impl Material {
     fn read(files: &TlsFiles) -> Result<Material, TrustError> {
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(&files.ca)? {
-            let added = roots.add(certificate);
-            added.map_err(|error| TrustError::content(&files.ca, error.to_string()))?;
-        }
+        let roots = authorities(&files.ca)?;
         let key = private_key(&files.key)?;
         Ok(Material { chain: certificates(&files.certificate)?, key, roots })
     }
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, TrustError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| TrustError::content(path, error.to_string()))?;
+    }
+    Ok(roots)
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TrustError> {

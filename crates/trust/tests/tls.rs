@@ -1,12 +1,15 @@
-//! TLS in which both sides show a certificate: who gets through, and who is refused.
+//! TLS with certificates of both sides or of one: who gets through, and who is refused.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use evener_trust::rustls::pki_types::ServerName;
-use evener_trust::rustls::{ClientConnection, Connection, ServerConnection};
-use evener_trust::{TlsFiles, client_config, server_config};
+use evener_trust::rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use evener_trust::{
+    TlsFiles, anonymous_client_config, anonymous_server_config, client_config, server_config,
+};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 /// An authority that signs certificates into a folder.
@@ -45,9 +48,18 @@ impl Authority {
 
 /// Lets both sides speak until neither has anything to say.
 fn shake_hands(client: &TlsFiles, server: &TlsFiles, name: &'static str) -> Result<(), String> {
+    let (client, server) = (client_config(client).expect("good"), server_config(server).expect("good"));
+    shake_hands_with(client, server, name)
+}
+
+fn shake_hands_with(
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    name: &'static str,
+) -> Result<(), String> {
     let name = ServerName::try_from(name).expect("a name");
-    let client = ClientConnection::new(client_config(client).expect("good"), name).expect("begun");
-    let server = ServerConnection::new(server_config(server).expect("good")).expect("begun");
+    let client = ClientConnection::new(client, name).expect("begun");
+    let server = ServerConnection::new(server).expect("begun");
     let (mut client, mut server) = (Connection::from(client), Connection::from(server));
     for _ in 0..10 {
         pass(&mut client, &mut server)?;
@@ -95,6 +107,21 @@ fn who_has_a_certificate_of_another_authority_or_name_is_refused() {
     assert!(refused.starts_with("invalid peer certificate"), "{refused}");
     let refused = shake_hands(&client, &server, "elsewhere").expect_err("another name");
     assert!(refused.contains("not valid for name"), "{refused}");
+}
+
+#[test]
+fn who_shows_nothing_is_let_in_only_where_nothing_is_asked_for() {
+    let (folder, ours, other) = (folder(), Authority::new(), Authority::new());
+    let files = ours.side(folder.path(), "director", &ours);
+    let stranger = other.side(folder.path(), "impostor", &other);
+    let open = || anonymous_server_config(&files.certificate, &files.key).expect("good");
+    let nobody = || anonymous_client_config(&files.ca).expect("good");
+    assert_eq!(shake_hands_with(nobody(), open(), "director"), Ok(()));
+    let refused = shake_hands_with(nobody(), server_config(&files).expect("good"), "director");
+    assert_eq!(refused, Err("peer sent no certificates".into()));
+    let impostor = anonymous_server_config(&stranger.certificate, &stranger.key).expect("good");
+    let refused = shake_hands_with(nobody(), impostor, "impostor").expect_err("an impostor");
+    assert!(refused.starts_with("invalid peer certificate"), "{refused}");
 }
 
 #[test]

@@ -9,12 +9,14 @@ mod service;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use evener_trust::TlsFiles;
+use evener_trust::rustls::ClientConfig;
+use evener_trust::{TlsFiles, TrustError, anonymous_client_config, client_config};
+use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize};
 
 pub use director::{Director, Speaks, Url};
 use few::Few;
@@ -73,26 +75,52 @@ impl Default for Tell {
     }
 }
 
-/// What is shown and believed in TLS: `{ certificate = "…", key = "…", ca = "…" }`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// What is shown and believed in TLS: `{ certificate = "…", key = "…", ca = "…" }`, or `{ ca = "…" }`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "TlsTable")]
 pub struct Tls {
-    /// The certificate, and those that lead to the authority.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
+    /// The certificate, followed by those that lead to the authority, and its private key; `None`: the agent shows none.
+    pub identity: Option<(PathBuf, PathBuf)>,
     /// The authority of directors.
     pub ca: PathBuf,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TlsTable {
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+    ca: PathBuf,
+}
+
+impl TryFrom<TlsTable> for Tls {
+    type Error = &'static str;
+
+    fn try_from(table: TlsTable) -> Result<Tls, &'static str> {
+        let identity = match (table.certificate, table.key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => return Err("expected both a certificate and its key, or neither"),
+        };
+        Ok(Tls { identity, ca: table.ca })
+    }
+}
+
 impl Tls {
-    pub(crate) fn files(&self) -> TlsFiles {
-        TlsFiles { certificate: self.certificate.clone(), key: self.key.clone(), ca: self.ca.clone() }
+    /// For connections to directors.
+    ///
+    /// # Errors
+    /// Which file is of no use, and why.
+    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, TrustError> {
+        match self.identity.clone() {
+            Some((certificate, key)) => client_config(&TlsFiles { certificate, key, ca: self.ca.clone() }),
+            None => anonymous_client_config(&self.ca),
+        }
     }
 }
 
 /// When a node reports, where it is not asked. NECP, agent-check and `GET` ask.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Update {
     /// All nodes at the same times: multiples of the period, by the clock on the wall.
@@ -179,8 +207,8 @@ struct Own {
     stop_timeout: Option<Duration>,
 }
 
-/// Names of the agent's own keys.
-const OWN_KEYS: [&str; 16] = [
+/// The names of the keys of [`Tell`]. In the same table are those of what is measured.
+pub const OWN_KEYS: [&str; 16] = [
     "node",
     "director",
     "service",

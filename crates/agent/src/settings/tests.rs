@@ -109,7 +109,8 @@ fn what_cannot_be_is_refused_where_it_stands() {
         ("period = \"0s\"", "expected a time from 1ms to 1day"),
         ("node = \"a b\"", "expected a name of at most 253"),
         ("update = \"never\"", "unknown variant `never`"),
-        ("tls = { certificate = \"a\" }", "missing field `key`"),
+        ("tls = { certificate = \"a\" }", "missing field `ca`"),
+        ("tls = { certificate = \"a\", ca = \"b\" }", "expected both a certificate and its key, or neither"),
         ("datagrams = { to = [\"all\"] }", "invalid socket address"),
         ("memory = { stall_max = 20 }", "expected a number from 0 to 1"),
     ];
