@@ -19,7 +19,7 @@ mod view;
 
 pub use config::{Config, Errors, Flags};
 pub use director::{Director, DirectorError};
-pub use feedback::{Dialect, TransportError};
+pub use feedback::{Dialect, Hearing, TransportError};
 pub use life::{Origin, RunError, RunOptions, run};
 pub use recording::RecordTo;
 pub use view::{ExplanationView, NodeView, PoolView, PoolsView};

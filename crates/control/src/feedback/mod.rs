@@ -7,6 +7,7 @@
 //! - `transports.rs`: what listens and asks, opened and closed as the configuration has it
 //! - `necp/`, `push.rs`, `datagram.rs`: agents that connect, post and send
 //! - `asking.rs`, `agent_check.rs`, `pull.rs`: nodes that are asked
+//! - `hearing.rs`: all of it for a director within another program
 //! - `credentials.rs`: whom to believe, and of which nodes; `refusal.rs`: why not
 //!
 //! The ways by which reports come end in [`Director::reported`].
@@ -15,6 +16,7 @@ mod agent_check;
 mod asking;
 mod credentials;
 mod datagram;
+mod hearing;
 mod hub;
 mod index;
 mod members;
@@ -40,6 +42,7 @@ use crate::config::Config;
 use crate::director::Director;
 
 pub(crate) use agent_check::Allowance;
+pub use hearing::Hearing;
 pub(crate) use index::Index;
 pub(crate) use members::Members;
 pub(crate) use refusal::Refusal;
