@@ -14,7 +14,7 @@ use evener_engine::snapshot::{
 use evener_engine::stats::{Histogram, ListenerStats, NodeStats, PerWorker, PoolStats};
 use evener_engine::{Command, Snapshot, WorkerHandle, log_channel, record_channel};
 use evener_feedback::controller::{Controller, Law};
-use evener_feedback::necp::{Exception, Forwarding};
+use evener_feedback::necp::{Exception, Forwarding, Scope};
 use evener_feedback::phase::{self, Phase};
 use evener_model::{Event, JobCounts, NodeId, Weight};
 use tokio::sync::Notify;
@@ -23,6 +23,7 @@ use crate::access_log::LogWriter;
 use crate::config::{self, Bind, Config, Protocol};
 use crate::feedback::{Allowance, Counters, Dialect, Index, Members, Told};
 use crate::inherit::Inherited;
+use crate::output::OutputStats;
 use crate::recording::{RecordTo, Recording};
 use crate::socket;
 
@@ -111,6 +112,7 @@ pub(crate) struct PoolState {
     pub(crate) counts: Arc<JobCounts>,
     pub(crate) waiting: Arc<Waiting>,
     pub(crate) stats: Arc<PerWorker<PoolStats>>,
+    pub(crate) output: Arc<OutputStats>,
     pub(crate) nodes: Vec<NodeState>,
     places: HashMap<NodeId, usize>,
     gone: Vec<(NodeId, Instant)>,
@@ -466,6 +468,7 @@ impl PoolState {
             counts: Arc::new(JobCounts::new(JobCounts::POOL_NODES_MAX)),
             waiting: Arc::new(Waiting::new(workers)),
             stats: Arc::new(PerWorker::new(workers)),
+            output: Arc::default(),
             nodes: Vec::new(),
             places: HashMap::new(),
             gone: Vec::new(),
@@ -652,12 +655,31 @@ impl State {
                 timeouts: pool.timeouts,
                 idle_connections_max: pool.idle_connections,
                 send_proxy: pool.send_proxy,
+                exceptions: self.exceptions_of(&state.nodes),
                 orca: pool.feedback.orca,
                 waiting: Arc::clone(&state.waiting),
                 stats: Arc::clone(&state.stats),
             })
         });
         Snapshot { version: self.version, listeners: listeners.collect(), pools: pools.collect() }
+    }
+
+    /// Flows that these nodes do not want: what an agent says holds for the nodes at its address, or for all.
+    fn exceptions_of(&self, nodes: &[NodeState]) -> Vec<snapshot::Exception> {
+        let mut exceptions = Vec::new();
+        for node in nodes.iter().filter(|_| !self.exceptions.is_empty()) {
+            let address = node.node.address;
+            for (owner, wanted) in &self.exceptions {
+                let is_own = *owner == address.ip().to_canonical();
+                let concerned = wanted.iter().filter(|it| is_own || it.scope == Scope::Global);
+                exceptions.extend(concerned.map(|it| snapshot::Exception {
+                    node: node.id,
+                    address,
+                    flows: it.flows,
+                }));
+            }
+        }
+        exceptions
     }
 }
 

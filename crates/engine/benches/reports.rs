@@ -92,6 +92,7 @@ fn worker(policy: Policy) -> WorkerHandle {
         timeouts: NodeTimeouts { connect: second, response: second, body: second, idle: second },
         idle_connections_max: 1024,
         send_proxy: None,
+        exceptions: Vec::new(),
         orca: Orca::Use,
         waiting: Arc::new(Waiting::new(1)),
         stats: Arc::new(PerWorker::new(1)),

@@ -101,6 +101,7 @@ fn main() {
             },
             idle_connections_max: 1024,
             send_proxy: None,
+            exceptions: Vec::new(),
             orca: Orca::Use,
             waiting: Arc::new(Waiting::new(1)),
             stats: Arc::new(PerWorker::new(1)),

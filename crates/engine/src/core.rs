@@ -36,6 +36,8 @@ pub(crate) struct Core {
     /// By place in the slab, which is stable while anything refers to it.
     pub(crate) listeners: slab::Slab<Listener>,
     pub(crate) pools: slab::Slab<Pool>,
+    /// For use within a pick: nodes that do not want the client.
+    pub(crate) excluded: Vec<NodeId>,
     /// What has more to do, though no event will say so.
     pub(crate) again: Vec<Token>,
     pub(crate) log: LogSink,

@@ -1,6 +1,7 @@
 //! A pool as one worker holds it: the scheduler, idle connections, waiting jobs, the retry budget.
 
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,6 +111,29 @@ impl Pool {
         self.is_limited = spec.nodes.iter().any(|node| node.jobs_max.is_some());
         self.spec = spec;
         orphans
+    }
+
+    /// Collects the nodes that do not want jobs from `client`; `reached` says what it has connected to.
+    #[inline]
+    pub(crate) fn excluded(
+        &self,
+        client: IpAddr,
+        reached: impl FnOnce() -> Option<SocketAddr>,
+        excluded: &mut Vec<NodeId>,
+    ) {
+        excluded.clear();
+        if !self.spec.exceptions.is_empty() {
+            self.except(client, reached(), excluded);
+        }
+    }
+
+    #[cold]
+    fn except(&self, client: IpAddr, reached: Option<SocketAddr>, excluded: &mut Vec<NodeId>) {
+        for exception in &self.spec.exceptions {
+            if excluded.last() != Some(&exception.node) && exception.concerns(client, reached) {
+                excluded.push(exception.node);
+            }
+        }
     }
 
     /// Takes all idle connections out, for closing.

@@ -1,12 +1,14 @@
 //! What the control plane hands to the workers: one immutable picture of all
 //! listeners and pools, valid by construction, swapped whole.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use evener_feedback::necp::Flows;
+use evener_feedback::necp::session::Flow;
 use evener_model::{JobCounts, NodeId, Weight};
 use evener_scheduler::Settings;
 
@@ -231,6 +233,8 @@ pub struct PoolSpec {
     pub idle_connections_max: u32,
     /// Each connection to a node begins with this PROXY protocol header.
     pub send_proxy: Option<ProxyVersion>,
+    /// Flows that nodes do not want; mostly none.
+    pub exceptions: Vec<Exception>,
     /// What becomes of reports in the heads and trailers of responses.
     pub orca: Orca,
     /// Who waits for a node. The same `Arc` in all snapshots of this pool.
@@ -308,6 +312,30 @@ pub struct NodeTimeouts {
     /// A connection without a job is closed after this.
     pub idle: Duration,
 }
+
+/// Flows that a node does not want: new jobs of theirs do not go to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// Which node.
+    pub node: NodeId,
+    /// Where it listens. A flow is meant by where it goes to as its client sees it, and as the node does.
+    pub address: SocketAddr,
+    /// The flows.
+    pub flows: Flows,
+}
+
+impl Exception {
+    /// Whether the node does not want what comes from `client`, which has connected to `reached`.
+    pub(crate) fn concerns(&self, client: IpAddr, reached: Option<SocketAddr>) -> bool {
+        reached.into_iter().chain([self.address]).any(|to| {
+            let flow = Flow { source: client, destination: to.ip(), protocol: TCP, port: to.port() };
+            self.flows.contain(&flow)
+        })
+    }
+}
+
+/// The number of TCP among the protocols of IP.
+const TCP: u8 = 6;
 
 /// What becomes of the fields in which a node says in its responses how it is: `endpoint-load-metrics` and
 /// `endpoint-load-metrics-bin` (ORCA).

@@ -120,6 +120,7 @@ impl Worker {
             scratch: vec![0; HEADROOM + READ_MAX],
             listeners: slab::Slab::new(),
             pools: slab::Slab::new(),
+            excluded: Vec::new(),
             again: Vec::new(),
             log,
             record: record.map(|sink| Rc::new(RefCell::new(sink))),

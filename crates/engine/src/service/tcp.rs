@@ -248,10 +248,10 @@ impl Relays {
         let relay = &mut self.relays[index];
         let Placing::Connection(connection) = &mut relay.job else { return };
         let pool_index = connection.pool as usize;
+        let picked = pick(core, &relay.peer, &relay.client.io, connection);
         let now = core.now();
         let pool = &mut core.pools[pool_index];
-        let key = if pool.spec.scheduler.hashes() { source_key(relay.peer.ip()) } else { 0 };
-        match pool.scheduler.pick(now, &Job { key, avoid: &connection.tried, ..Job::default() }) {
+        match picked {
             Ok(node) => {
                 connection.node = Some(node);
                 connection.picked = now;
@@ -280,10 +280,10 @@ impl Relays {
     pub(crate) fn place_waiting(&mut self, core: &mut Core, index: usize) -> bool {
         let relay = &mut self.relays[index];
         let Placing::Connection(connection) = &mut relay.job else { return true };
+        let picked = pick(core, &relay.peer, &relay.client.io, connection);
         let now = core.now();
         let pool = &mut core.pools[connection.pool as usize];
-        let key = if pool.spec.scheduler.hashes() { source_key(relay.peer.ip()) } else { 0 };
-        match pool.scheduler.pick(now, &Job { key, avoid: &connection.tried, ..Job::default() }) {
+        match picked {
             Ok(node) => {
                 connection.node = Some(node);
                 connection.picked = now;
@@ -364,8 +364,7 @@ impl Relays {
         if let Placing::Connection(connection) = &mut relay.job {
             connection.latency = Some(now.since(connection.picked));
             let send_proxy = core.pools[connection.pool as usize].spec.send_proxy;
-            let destination =
-                relay.peer.destination.as_deref().copied().or_else(|| relay.client.io.local_address());
+            let destination = relay.peer.reached(&relay.client.io);
             if let (Some(version), Some(destination)) = (send_proxy, destination) {
                 let mut header = core.buffers.take();
                 match version {
@@ -590,6 +589,16 @@ impl Relays {
         core.connection_closed(relay.listener as usize);
         self.closed.push(index as u32);
     }
+}
+
+/// Picks a node for a connection that is not placed.
+fn pick(core: &mut Core, peer: &Peer, client: &Io, connection: &Connection) -> Result<NodeId, PickError> {
+    let now = core.now();
+    let Core { pools, excluded, .. } = core;
+    let pool = &mut pools[connection.pool as usize];
+    let key = if pool.spec.scheduler.hashes() { source_key(peer.ip()) } else { 0 };
+    pool.excluded(peer.ip(), || peer.reached(client), excluded);
+    pool.scheduler.pick(now, &Job { key, avoid: &connection.tried, excluded, ..Job::default() })
 }
 
 fn log_connection(

@@ -87,6 +87,11 @@ impl Peer {
     pub(crate) fn ip(&self) -> IpAddr {
         self.address.ip()
     }
+
+    /// What the client has connected to, over `io`.
+    pub(crate) fn reached(&self, io: &Io) -> Option<SocketAddr> {
+        self.destination.as_deref().copied().or_else(|| io.local_address())
+    }
 }
 
 impl Client {

@@ -214,8 +214,11 @@ impl Http {
     fn pick(&mut self, core: &mut Core, index: usize) -> Result<NodeId, PickError> {
         let now = core.now();
         let exchange = &mut self.exchanges[index];
-        let pool = &mut core.pools[exchange.pool as usize];
-        let job = Job { key: exchange.key, avoid: exchange.tried(), ..Job::default() };
+        let Core { pools, excluded, .. } = core;
+        let pool = &mut pools[exchange.pool as usize];
+        let client = &self.clients[exchange.client as usize];
+        pool.excluded(client.peer.ip(), || client.peer.reached(&client.io), excluded);
+        let job = Job { key: exchange.key, avoid: exchange.tried(), excluded, ..Job::default() };
         let picked = pool.scheduler.pick(now, &job);
         if let Ok(node) = picked {
             pool.node(node).stats(core.worker).picks.add(1);
@@ -247,9 +250,10 @@ impl Http {
                     core.set_timer(Token::new(Kind::Pool, exchange.pool as usize), timeout);
                 }
             }
-            Err(_) => {
+            Err(error) => {
                 pool.stats(core.worker).no_node.add(1);
-                self.answer(core, index, Reply::NO_NODE);
+                let is_excluded = error == PickError::Excluded;
+                self.answer(core, index, if is_excluded { Reply::NOT_WANTED } else { Reply::NO_NODE });
             }
         }
     }

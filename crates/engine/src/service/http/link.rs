@@ -157,8 +157,7 @@ impl Http {
         let pool = &mut core.pools[link.pool as usize];
         if let Some(version) = link.proxy {
             let client = &self.clients[client_index];
-            let destination =
-                client.peer.destination.as_deref().copied().or_else(|| client.io.local_address());
+            let destination = client.peer.reached(&client.io);
             let mut header = core.buffers.take();
             if let Some(destination) = destination {
                 match version {

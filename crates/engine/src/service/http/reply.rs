@@ -20,6 +20,8 @@ impl Reply {
     pub(super) const NODE_FAILED: Reply =
         Reply { status: 502, reason: "the node did not give a valid response" };
     pub(super) const NO_NODE: Reply = Reply { status: 503, reason: "no node can take the request" };
+    pub(super) const NOT_WANTED: Reply =
+        Reply { status: 503, reason: "no node takes requests of this client" };
     pub(super) const NO_DESCRIPTOR: Reply =
         Reply { status: 503, reason: "the director has no descriptor or memory left" };
     pub(super) const QUEUE_FULL: Reply =

@@ -170,7 +170,7 @@ impl Entry {
 
 impl Flows {
     /// Whether `flow` is one of them. IPv6 has no place in the protocol: only a wildcard covers it.
-    fn contain(&self, flow: &Flow) -> bool {
+    pub fn contain(&self, flow: &Flow) -> bool {
         let within = |prefix: Prefix, address: IpAddr| match address.to_canonical() {
             IpAddr::V4(address) => prefix.contains(address),
             IpAddr::V6(_) => prefix == Prefix::ALL,
