@@ -19,6 +19,7 @@ use crate::director::{Director, DirectorError};
 use crate::feedback::{Feedback, TransportError};
 use crate::health::Checks;
 use crate::inherit::{self, Inherited};
+use crate::output::Outputs;
 use crate::recording::RecordTo;
 
 /// Latencies are copied this often, see [`Director::copy_latencies`].
@@ -108,6 +109,7 @@ struct Life {
     director: Arc<Director>,
     checks: Checks,
     feedback: Feedback,
+    outputs: Outputs,
     admin: Option<Admin>,
     orders: mpsc::Receiver<Order>,
     order_sender: mpsc::Sender<Order>,
@@ -143,6 +145,8 @@ impl Life {
         let mut feedback = Feedback::start(&director);
         let opened = feedback.open(&config, &mut inherited.feedback)?;
         feedback.follow(&director, Some(opened));
+        let mut outputs = Outputs::default();
+        outputs.follow(&director);
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
@@ -158,6 +162,7 @@ impl Life {
             director,
             checks,
             feedback,
+            outputs,
             admin,
             orders,
             order_sender,
@@ -250,6 +255,7 @@ impl Life {
         }
         self.checks.follow(&self.director);
         self.feedback.follow(&self.director, Some(opened));
+        self.outputs.follow(&self.director);
         let director = Arc::clone(&self.director);
         tokio::task::spawn_blocking(move || director.settle()).await.map_err(|error| error.to_string())
     }
@@ -309,6 +315,8 @@ impl Life {
         if let Some(admin) = self.admin.take() {
             admin.stop(self.successor.is_some());
         }
+        // Before agents are let go: their nodes are as well as they were.
+        self.outputs.stop();
         self.feedback.stop();
         self.director.begin_drain(deadline);
         let started = Instant::now();

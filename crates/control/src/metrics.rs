@@ -1,13 +1,15 @@
 //! Metrics in the Prometheus text format, version 0.0.4.
 
 use std::fmt::Write;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use evener_engine::stats::{Histogram, PoolStats};
 use evener_model::{Outcome, Report};
 
+use crate::config;
 use crate::director::{Director, State};
 use crate::feedback::{Dialect, Refusal};
+use crate::output::OutputStats;
 
 /// Upper bounds of exported latency buckets, in microseconds; each is a bound of [`Histogram`] too.
 const BOUNDS_US: [u64; 11] =
@@ -118,6 +120,7 @@ pub(crate) fn render(director: &Director) -> String {
         out.sample("evener_node_weight_configured", &[("pool", pool), ("node", &node.node.name)], weight);
     }
     reports(&mut out, director, &state);
+    outputs(&mut out, &state);
     out.family("evener_node_up", "gauge", "Whether the health check lets the node have jobs.");
     for (pool, _, node) in nodes() {
         out.sample(
@@ -226,6 +229,42 @@ fn reports(out: &mut Text, director: &Director, state: &State) {
     for (pool, node, report) in &believed {
         let age = now.since(report.measured_at).as_secs_f64();
         out.sample("evener_node_report_age_seconds", &[("pool", pool), ("node", node)], age);
+    }
+}
+
+/// Balancers that carry out what pools come to.
+fn outputs(out: &mut Text, state: &State) {
+    let count = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
+    type Read<'a> = &'a dyn Fn(&OutputStats) -> f64;
+    let families: [(&str, &str, &str, Read<'_>); 6] = [
+        ("up", "gauge", "Whether the balancer did what it was told last.", &|stats| {
+            f64::from(u8::from(stats.is_up.load(Ordering::Relaxed)))
+        }),
+        ("changes_total", "counter", "Changes that were made in the balancer.", &|stats| {
+            count(&stats.changes)
+        }),
+        ("refused_total", "counter", "Changes that the balancer refused.", &|stats| count(&stats.refused)),
+        ("failures_total", "counter", "Times that the balancer could not be told.", &|stats| {
+            count(&stats.failures)
+        }),
+        ("restarts_total", "counter", "Times that the balancer was found started anew.", &|stats| {
+            count(&stats.restarts)
+        }),
+        (
+            "leaving_nodes",
+            "gauge",
+            "Nodes that have left and have connections in the balancer yet.",
+            &|stats| count(&stats.leaving),
+        ),
+    ];
+    let with_output = |pool: &&config::Pool| pool.output.is_some();
+    let pools: Vec<_> = state.config.pools.iter().filter(with_output).collect();
+    for (name, kind, help, read) in families {
+        let name = format!("evener_output_{name}");
+        out.family(&name, kind, help);
+        for pool in &pools {
+            out.sample(&name, &[("pool", &pool.name)], read(&state.pools[&pool.name].output));
+        }
     }
 }
 

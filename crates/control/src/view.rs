@@ -1,6 +1,7 @@
 //! What the admin API tells of pools, nodes and placements.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -39,11 +40,29 @@ pub struct PoolView {
     pub retries: u64,
     /// Retries that the budget forbade.
     pub retries_denied: u64,
+    /// The balancer that carries out what the pool comes to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<OutputView>,
     /// The nodes, as configured.
     pub nodes: Vec<NodeView>,
     /// Workers that did not answer in time; their view of the nodes is missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub silent_workers: Vec<usize>,
+}
+
+/// How the `output` of a pool fares.
+#[derive(Debug, Serialize)]
+pub struct OutputView {
+    /// What it is.
+    pub to: String,
+    /// Whether it did what it was told last.
+    pub up: bool,
+    /// What is wrong.
+    pub error: Option<String>,
+    /// Changes that were made in it.
+    pub changes: u64,
+    /// Nodes that have left and have connections there yet.
+    pub leaving: u64,
 }
 
 /// A node: summed over all workers, and as each worker sees it.
@@ -200,6 +219,13 @@ impl Director {
             queued: pool.waiting.total(),
             retries: pool.stats.sum(|stats| stats.retries.load()),
             retries_denied: pool.stats.sum(|stats| stats.retries_denied.load()),
+            output: config.output.as_ref().map(|output| OutputView {
+                to: output.to_string(),
+                up: pool.output.is_up.load(Ordering::Relaxed),
+                error: pool.output.error(),
+                changes: pool.output.changes.load(Ordering::Relaxed),
+                leaving: pool.output.leaving.load(Ordering::Relaxed),
+            }),
             nodes: nodes.collect(),
             silent_workers,
         }

@@ -1,6 +1,8 @@
 //! The keys of `[feedback]`, and those of a pool that say what its nodes' reports do.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,11 +10,14 @@ use evener_engine::snapshot::{Network, Orca};
 use evener_feedback::controller::{Law, Settings as ControllerSettings};
 use evener_feedback::necp::{Forwarding, Protocol};
 use evener_model::Weight;
+use evener_plane::haproxy::{self, Endpoint};
+use evener_plane::ipvs;
 use evener_scheduler::Settings;
 
 use super::parse::{bind_address, network};
 use super::reader::{Problems, Table, Value};
 use crate::feedback::Dialect;
+use crate::output::virtual_service;
 
 /// Nodes that join a pool at the most, unless it says otherwise.
 const JOINED_MAX: u64 = 256;
@@ -123,10 +128,14 @@ pub struct Join {
 pub enum Output {
     /// HAProxy, by its runtime API.
     Haproxy {
-        /// Path of its UNIX socket, or HOST:PORT.
-        socket: String,
+        /// Where it listens.
+        endpoint: Endpoint,
         /// The proxy (HAProxy's `backend`) whose nodes are steered.
         proxy: String,
+        /// What nodes get that HAProxy does not have yet, as in its lines `server`.
+        node_options: String,
+        /// How long a node that leaves keeps its sessions at the most.
+        drain_timeout: Duration,
     },
     /// Linux Virtual Server, in the kernel.
     Ipvs {
@@ -136,7 +145,42 @@ pub enum Output {
         scheduler: String,
         /// How packets get to nodes whose agent does not say it.
         forwarding: Forwarding,
+        /// How long a node that leaves keeps its connections at the most.
+        drain_timeout: Duration,
     },
+}
+
+impl Output {
+    /// Whether both would steer the same.
+    pub(super) fn is_same_place(&self, other: &Output) -> bool {
+        match (self, other) {
+            (
+                Output::Haproxy { endpoint, proxy, .. },
+                Output::Haproxy { endpoint: other, proxy: other_proxy, .. },
+            ) => (endpoint, proxy) == (other, other_proxy),
+            (Output::Ipvs { service, .. }, Output::Ipvs { service: other, .. }) => service == other,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Output::Haproxy { endpoint, proxy, .. } => write!(f, "HAProxy at {endpoint}, proxy {proxy}"),
+            Output::Ipvs { service, .. } => write!(f, "IPVS {service}"),
+        }
+    }
+}
+
+impl fmt::Display for VirtualService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            VirtualService::Address { protocol: Protocol::Tcp, address } => write!(f, "tcp {address}"),
+            VirtualService::Address { protocol: Protocol::Udp, address } => write!(f, "udp {address}"),
+            VirtualService::Mark(mark) => write!(f, "fwmark {mark}"),
+        }
+    }
 }
 
 /// What LVS balances.
@@ -150,7 +194,7 @@ pub enum VirtualService {
         address: SocketAddr,
     },
     /// What the firewall marked so.
-    Mark(u32),
+    Mark(NonZeroU32),
 }
 
 impl Feedback {
@@ -395,19 +439,39 @@ fn transport(value: &Value<'_>, p: &mut Problems) -> Option<Protocol> {
 
 pub(super) fn output(p: &mut Problems, value: &Value<'_>) -> Option<Output> {
     let mut t = value.table(p)?;
+    let drain_timeout = t.or(p, "drain_timeout", haproxy::Wanted::DRAIN_TIMEOUT, Value::duration);
     let output = match (t.take("haproxy"), t.take("ipvs")) {
         (Some(haproxy), None) => {
             let proxy = t.take("proxy");
             if proxy.is_none() {
                 p.missing(&t, "expected a key proxy: the name of HAProxy's section whose nodes are steered");
             }
-            let socket = haproxy.string(p).map(str::to_owned);
-            let proxy = proxy.and_then(|value| value.string(p)).map(str::to_owned);
-            socket.zip(proxy).map(|(socket, proxy)| Output::Haproxy { socket, proxy })
+            let endpoint = haproxy.string(p).and_then(|text| {
+                text.parse().map_err(|wrong: haproxy::EndpointError| p.add(&haproxy, wrong.to_string())).ok()
+            });
+            let name = proxy.and_then(|value| {
+                let name = value.string(p)?;
+                haproxy::Wanted::new(name, Vec::new()).map_err(|wrong| p.add(&value, wrong.to_string())).ok()
+            });
+            let options = t.take("node_options");
+            let wanted = match (name, options) {
+                (Some(wanted), Some(value)) => value.string(p).and_then(|options| {
+                    wanted.with_options(options).map_err(|wrong| p.add(&value, wrong.to_string())).ok()
+                }),
+                (wanted, _) => wanted,
+            };
+            endpoint.zip(wanted).map(|(endpoint, wanted)| Output::Haproxy {
+                endpoint,
+                proxy: wanted.proxy().to_owned(),
+                node_options: wanted.options().to_owned(),
+                drain_timeout,
+            })
         }
         (None, Some(ipvs)) => {
             let protocol = t.or(p, "protocol", Protocol::Tcp, transport);
-            let scheduler = t.or(p, "scheduler", "wlc", Value::string).to_owned();
+            let scheduler_value = t.take("scheduler");
+            let scheduler =
+                scheduler_value.as_ref().map_or(Some("wlc"), |value| value.string(p)).unwrap_or_default();
             let ways =
                 [("nat", Forwarding::Layer3), ("tunnel", Forwarding::Gre), ("direct", Forwarding::Layer2)];
             let forwarding = t.or(p, "forwarding", Forwarding::Layer3, |v, p| v.choice(p, &ways));
@@ -422,7 +486,14 @@ pub(super) fn output(p: &mut Problems, value: &Value<'_>) -> Option<Output> {
                 }
                 service
             });
-            service.map(|service| Output::Ipvs { service, scheduler, forwarding })
+            let kept = service?;
+            let kernels = virtual_service(kept, false);
+            if let (Some(value), Err(wrong)) =
+                (&scheduler_value, ipvs::WantedService::new(kernels, scheduler, Vec::new()))
+            {
+                p.add(value, wrong.to_string());
+            }
+            Some(Output::Ipvs { service: kept, scheduler: scheduler.to_owned(), forwarding, drain_timeout })
         }
         _ => {
             p.add(value, "expected exactly one of haproxy and ipvs");

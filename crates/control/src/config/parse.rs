@@ -62,6 +62,7 @@ pub(super) fn parse(sources: Vec<Source>) -> Result<Config, Errors> {
         .filter_map(|(name, value)| listener(p, name, &value, &names))
         .collect();
     let pools: Vec<Pool> = pool_tables.iter().filter_map(|(name, value)| pool(p, name, value)).collect();
+    check_outputs(p, &pool_tables, &pools);
     // What another balancer carries out needs no listener of ours.
     let is_idle = listeners.is_empty() && pools.iter().all(|pool| pool.output.is_none());
     if is_idle && p.errors.is_empty() {
@@ -635,6 +636,18 @@ fn check_binds(p: &mut Problems, source: &Arc<Source>, listeners: &[Listener]) {
                     help: None,
                 });
             }
+        }
+    }
+}
+
+/// Two pools cannot steer the same: each would correct what the other wants.
+fn check_outputs(p: &mut Problems, tables: &[(&str, Value<'_>)], pools: &[Pool]) {
+    for (place, pool) in pools.iter().enumerate() {
+        let Some(output) = &pool.output else { continue };
+        let same = |other: &&Pool| other.output.as_ref().is_some_and(|other| other.is_same_place(output));
+        let table = tables.iter().find(|(name, _)| *name == pool.name);
+        if let (Some(first), Some((_, value))) = (pools[..place].iter().find(same), table) {
+            p.add(value, format!("output: pool \"{}\" steers {output} already", first.name));
         }
     }
 }

@@ -295,7 +295,12 @@ impl NodeState {
 
     /// The weight for another balancer: that which follows from reports, 0 where the node gets no new jobs.
     pub(crate) fn wanted_weight(&self) -> Weight {
-        match self.drains() || !self.up {
+        if self.up { self.weight_if_up() } else { Weight::DRAIN }
+    }
+
+    /// The same, whatever health checks say.
+    pub(crate) fn weight_if_up(&self) -> Weight {
+        match self.drains() {
             true => Weight::DRAIN,
             false => self.steered.unwrap_or_else(|| self.allowance.weight(self.wanted)),
         }
