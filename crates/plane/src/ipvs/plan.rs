@@ -10,6 +10,10 @@ use evener_model::Time;
 use super::types::{Destination, Forwarding, Service, VirtualService};
 use super::wanted::{WantedDestination, WantedService};
 
+/// A connection counts as active when it is established. One that began before its destination was quiesced gets so long
+/// for that.
+const HANDSHAKE: Duration = Duration::from_secs(2);
+
 /// One change in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -246,7 +250,7 @@ impl Planner {
             // It leaves for the first time, or another has called it back.
             let by_another = !waited.is_zero() && told.is_some_and(|told| told.weight == 0);
             self.less.push(self.change(Step::Quiesce(quiesced), by_another));
-        } else if found.active == 0 && !waited.is_zero() {
+        } else if found.active == 0 && waited >= HANDSHAKE {
             self.last.push(self.change(Step::Delete(found.address), false));
         }
     }

@@ -145,9 +145,9 @@ fn who_leaves_goes_when_its_connections_have_ended() {
     let mut kernel = Kernel::new();
     kernel.apply(0, &wanted(&[(1, 1), (2, 1)]));
     assert_eq!(kernel.apply(1, &wanted(&[(1, 1)])), "2=quiet");
-    // In the same moment a connection may have begun.
-    assert_eq!(kernel.apply(1, &wanted(&[(1, 1)])), "");
-    assert_eq!(kernel.apply(2, &wanted(&[(1, 1)])), "-2");
+    // A connection may have begun just before.
+    assert_eq!(kernel.apply(2, &wanted(&[(1, 1)])), "");
+    assert_eq!(kernel.apply(3, &wanted(&[(1, 1)])), "-2");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn what_was_there_before_us_gets_time_to_speak() {
     both.settle = only.settle;
     assert_eq!(kernel.apply(14, &both), "");
     assert_eq!(kernel.apply(15, &both), "3=quiet");
-    assert_eq!(kernel.apply(16, &both), "-3");
+    assert_eq!(kernel.apply(17, &both), "-3");
 }
 
 #[test]
@@ -217,10 +217,10 @@ fn a_service_that_is_no_longer_wanted_drains_and_goes() {
         kernel.carry_out(changes)
     };
     assert_eq!(step(&mut kernel, 1), "1=quiet 2=quiet");
-    assert_eq!(step(&mut kernel, 2), "-2");
+    assert_eq!(step(&mut kernel, 3), "-2");
     kernel.node(1).active = 0;
-    assert_eq!(step(&mut kernel, 3), "-1");
-    assert_eq!(step(&mut kernel, 4), "no service");
+    assert_eq!(step(&mut kernel, 4), "-1");
+    assert_eq!(step(&mut kernel, 5), "no service");
 }
 
 proptest! {

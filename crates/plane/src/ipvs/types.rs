@@ -136,7 +136,7 @@ impl fmt::Display for Forwarding {
         f.write_str(match self {
             Forwarding::Nat => "nat",
             Forwarding::Direct => "direct",
-            Forwarding::Ipip => "tunnel",
+            Forwarding::Ipip => "ipip",
             Forwarding::Gre => "gre",
         })
     }

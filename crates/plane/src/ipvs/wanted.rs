@@ -103,7 +103,11 @@ pub struct WantedDestination {
 }
 
 impl WantedDestination {
-    fn check(&self, service: VirtualService) -> Result<(), WantedError> {
+    /// Whether it can be a node of this service.
+    ///
+    /// # Errors
+    /// [`WantedError::Family`] and [`WantedError::Port`], for what the kernel refuses or what would have no effect.
+    pub fn check(&self, service: VirtualService) -> Result<(), WantedError> {
         let is_tunnel = matches!(self.forwarding, Forwarding::Ipip | Forwarding::Gre);
         if Family::of(self.address) != service.family() && !is_tunnel {
             return Err(WantedError::Family(self.address, service));
@@ -142,4 +146,54 @@ pub enum WantedError {
         "{0} has another port than the virtual service, and the way {1} does not rewrite it: expected port {2}"
     )]
     Port(SocketAddr, Forwarding, u16),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ipvs::Transport;
+
+    fn service(address: &str) -> VirtualService {
+        VirtualService::Address { transport: Transport::Tcp, address: address.parse().expect("an address") }
+    }
+
+    fn destination(address: &str, forwarding: Forwarding) -> WantedDestination {
+        WantedDestination { address: address.parse().expect("an address"), forwarding, weight: 1 }
+    }
+
+    #[test]
+    fn a_port_is_rewritten_by_nat_alone() {
+        let other = |way| destination("10.0.1.1:8000", way).check(service("10.0.0.1:80"));
+        assert_eq!(other(Forwarding::Nat), Ok(()));
+        for way in [Forwarding::Direct, Forwarding::Ipip, Forwarding::Gre] {
+            let error = other(way).expect_err("nobody would rewrite it");
+            assert!(error.to_string().ends_with("expected port 80"), "{error}");
+            assert_eq!(destination("10.0.1.1:80", way).check(service("10.0.0.1:80")), Ok(()));
+        }
+    }
+
+    #[test]
+    fn another_family_is_reached_by_tunnels_alone() {
+        let other = |way| destination("[fd00::1]:80", way).check(service("10.0.0.1:80"));
+        assert!(matches!(other(Forwarding::Nat), Err(WantedError::Family(..))));
+        assert!(matches!(other(Forwarding::Direct), Err(WantedError::Family(..))));
+        assert_eq!((other(Forwarding::Ipip), other(Forwarding::Gre)), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn nothing_is_wanted_twice() {
+        let (vip, node) = (service("10.0.0.1:80"), destination("10.0.1.1:80", Forwarding::Nat));
+        let twice = WantedService::new(vip, "rr", vec![node, node]);
+        assert_eq!(twice, Err(WantedError::DestinationTwice(node.address)));
+        let once = WantedService::new(vip, "rr", vec![node]).expect("it can be wanted");
+        assert_eq!(Wanted::new(vec![once.clone(), once]), Err(WantedError::ServiceTwice(vip)));
+    }
+
+    #[test]
+    fn names_of_schedulers_are_short_and_plain() {
+        for name in ["", "a_name_of_sixteen", "Wlc", "w lc", "../x"] {
+            let refused = WantedService::new(service("10.0.0.1:80"), name, Vec::new());
+            assert_eq!(refused, Err(WantedError::Scheduler(name.to_owned())));
+        }
+    }
 }
