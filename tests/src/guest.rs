@@ -13,6 +13,8 @@
 //!
 //! Scenarios with the prefix `without_modules_` run before any module is loaded.
 
+pub mod network;
+
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -142,7 +144,7 @@ impl Guest {
             "#!/bin/busybox sh\n\
              exec </dev/console >/dev/console 2>&1\n\
              /bin/busybox --install -s /applets\n\
-             export PATH=/bin:/applets LD_LIBRARY_PATH=/lib {INSIDE}=1 RUST_BACKTRACE=0\n\
+             export PATH=/bin:/applets LD_LIBRARY_PATH=/lib {INSIDE}=1 EVENER_BIN=/bin/evener RUST_BACKTRACE=0\n\
              mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev\n\
              mount -t tmpfs run /run; mount -t tmpfs tmp /tmp\n\
              {}{load}{}poweroff -f\n",

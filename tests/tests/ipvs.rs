@@ -4,9 +4,6 @@
 //! arrive.
 #![cfg(target_arch = "x86_64")]
 
-#[path = "ipvs/network.rs"]
-mod network;
-
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -16,18 +13,17 @@ use evener_plane::ipvs::{
     Cause, Changes, Family, Forwarding, Ipvs, IpvsError, Step, Transport, VirtualService, Wanted,
     WantedDestination, WantedService,
 };
+use evener_tests::guest::network::{
+    Node, build_direct, connect, counts, counts_from_client, datagram_counts, echo_datagrams, ipvsadm, local,
+    say, sh, virtual_address as vip,
+};
 use evener_tests::guest::{Guest, IPVS, scenario};
 use evener_tests::{wait_for, wait_until};
-use network::{Node, Topology, connect, counts, datagram_counts, echo_datagrams, ipvsadm, local, say, sh};
 
 fn in_guest(body: impl FnOnce()) {
     let modules: Vec<_> =
         IPVS.into_iter().chain(["veth", "tunnel4", "ip_tunnel", "ipip", "gre", "ip_gre"]).collect();
     scenario(|| Guest::new(&modules), body);
-}
-
-fn vip() -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, 1], 80))
 }
 
 fn tcp(address: SocketAddr) -> VirtualService {
@@ -310,14 +306,14 @@ fn what_an_operator_changes_is_corrected_and_foreign_services_stay() {
         // A node that nobody wants leaves as any other.
         sh("ipvsadm -a -t 10.0.0.1:80 -r 10.0.1.3:80 -m -w 1");
         assert_eq!(texts(&apply(&mut ipvs, 10, &both)), ["quiesce 10.0.1.3:80"]);
-        assert_eq!(texts(&apply(&mut ipvs, 11, &both)), ["delete 10.0.1.3:80"]);
+        assert_eq!(texts(&apply(&mut ipvs, 12, &both)), ["delete 10.0.1.3:80"]);
         expected();
         // All of it.
         sh("ipvsadm -D -t 10.0.0.1:80");
-        assert_eq!(apply(&mut ipvs, 12, &both).done.len(), 3);
+        assert_eq!(apply(&mut ipvs, 13, &both).done.len(), 3);
 
         // No longer wanted: it drains and goes, and the foreign one is there yet.
-        for second in 20..23 {
+        for second in [20, 22, 23] {
             apply(&mut ipvs, second, &Wanted::default());
         }
         assert_eq!(ipvsadm(), foreign);
@@ -327,13 +323,12 @@ fn what_an_operator_changes_is_corrected_and_foreign_services_stay() {
 #[test]
 fn answers_of_direct_routing_and_tunnels_do_not_come_back_this_way() {
     in_guest(|| {
-        let topology = Topology::build();
-        let [direct, ipip, gre] = topology.nodes();
+        let [direct, ipip, gre] = build_direct();
         let mut ipvs = Ipvs::open().expect("there is IPVS");
         let ways = [(direct, Forwarding::Direct), (ipip, Forwarding::Ipip), (gre, Forwarding::Gre)];
         let destinations = ways.map(|(address, way)| by(way)((address, 1))).to_vec();
         apply(&mut ipvs, 0, &only(WantedService::new(tcp(vip()), "rr", destinations).expect("wanted")));
-        assert_eq!(topology.counts_from_client(vip(), 12), [4, 4, 4]);
+        assert_eq!(counts_from_client(12), [4, 4, 4]);
         let told = wait_for("the kernel's figures", || {
             let told = ipvs.destinations(tcp(vip())).expect("told");
             told.iter().all(|node| node.stats.connections == 4).then_some(told)
