@@ -1,0 +1,224 @@
+//! `evener agent` and `evener run`: what the one measures, the other knows.
+
+use std::fs::{self, Permissions};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use evener_tests::director::{Director, evener, program, texts};
+use evener_tests::{free_address, wait_for, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// An agent that runs; it is killed with the value.
+struct Agent {
+    folder: TempDir,
+    child: Child,
+}
+
+impl Agent {
+    /// Measures nothing of this machine, which has other things to do in tests: a program says that there are 7 jobs.
+    fn start(arguments: &[&str]) -> Agent {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = folder.path().join("agent.toml");
+        let quiet = "[agent]\ninterval = \"20ms\"\nperiod = \"50ms\"\nreconnect = { min = \"20ms\", max = \"100ms\" }\n\
+            cpu = { factor = 0 }\nnetwork = { factor = 0 }\n\
+            [[agent.source]]\nprogram = { run = [\"/bin/echo\", \"jobs=7\"] }\n";
+        fs::write(&config, quiet).expect("written");
+        let log = fs::File::create(folder.path().join("log")).expect("a file");
+        let child = Command::new(program())
+            .args(["agent", "-c", config.to_str().expect("a plain path"), "--node", "rat"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("evener starts");
+        Agent { folder, child }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).expect("readable")
+    }
+
+    fn wait_for_log(&self, text: &str) {
+        wait_until(text, || self.log().contains(text));
+    }
+
+    fn end(mut self) -> ExitStatus {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).expect("it runs");
+        self.child.wait().expect("it ends")
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const KEY: &str = "ours 0123456789abcdef0123456789abcdef\n";
+
+fn secret(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, text).expect("written");
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+    path
+}
+
+/// A director that hears agents in every way, with one node.
+struct Cluster {
+    director: Director,
+    folder: TempDir,
+    keys: PathBuf,
+    necp: SocketAddr,
+    http: SocketAddr,
+    datagrams: SocketAddr,
+    node: SocketAddr,
+}
+
+impl Cluster {
+    fn start() -> Cluster {
+        let folder = tempfile::tempdir().expect("a folder");
+        let keys = secret(folder.path(), "keys", KEY);
+        let [necp, http, node] = [free_address(), free_address(), free_address()];
+        let datagrams = UdpSocket::bind("127.0.0.1:0").expect("bound").local_addr().expect("bound");
+        let config = format!(
+            "[feedback]\nnecp = \"{necp}\"\nhttp = \"{http}\"\ndatagrams = {{ listen = \"{datagrams}\" }}\nkeys = {keys:?}\n\
+             [listener.web]\nbind = \"{}\"\nprotocol = \"tcp\"\npool = \"app\"\n\
+             [pool.app]\nphase = \"100ms\"\nnode = [{{ name = \"rat\", address = \"{node}\" }}]\n",
+            free_address()
+        );
+        Cluster { director: Director::start(&config), folder, keys, necp, http, datagrams, node }
+    }
+
+    fn keys(&self) -> &str {
+        self.keys.to_str().expect("a plain path")
+    }
+
+    /// What the node reported by that way, by name.
+    fn reported(&self, source: &str, name: &str) -> Option<Value> {
+        let node = self.director.node("app", "rat");
+        let mut signals = node["signals"].as_array().expect("signals").iter();
+        let found = signals.find(|signal| signal["source"] == source && signal["name"] == name);
+        found.map(|signal| signal["value"].clone())
+    }
+
+    fn wait_for_jobs(&self, source: &str) {
+        wait_for("the jobs that the agent reports", || {
+            self.reported(source, "reported_jobs").filter(|jobs| *jobs == 7)
+        });
+    }
+}
+
+#[test]
+fn a_director_knows_by_necp_what_an_agent_measures_until_it_stops() {
+    let cluster = Cluster::start();
+    let director = format!("necp://{}", cluster.necp);
+    let service = cluster.node.port().to_string();
+    let agent = Agent::start(&["--director", &director, "--service", &service, "--keys", cluster.keys()]);
+    cluster.wait_for_jobs("necp");
+    assert_eq!(cluster.director.node("app", "rat")["agent"], "started");
+    agent.wait_for_log("connected");
+    assert!(agent.end().success());
+    wait_until("nobody to speak for the node", || cluster.director.node("app", "rat")["agent"] != "started");
+}
+
+#[test]
+fn a_director_that_comes_back_hears_of_the_node_again() {
+    let mut cluster = Cluster::start();
+    let director = format!("necp://{}", cluster.necp);
+    let service = cluster.node.port().to_string();
+    let _agent = Agent::start(&["--director", &director, "--service", &service, "--keys", cluster.keys()]);
+    cluster.wait_for_jobs("necp");
+    let config = fs::read_to_string(cluster.director.config_path()).expect("readable");
+    let config = config.split_once("[feedback]").expect("its feedback").1.to_owned();
+    cluster.director.signal(cluster.director.pid(), Signal::KILL);
+    cluster.director.wait();
+    cluster.director = Director::start(&format!("[feedback]{config}"));
+    cluster.wait_for_jobs("necp");
+}
+
+#[test]
+fn a_director_is_told_by_posts_and_by_datagrams() {
+    let cluster = Cluster::start();
+    let posts = Agent::start(&["--director", &format!("http://{}", cluster.http), "--keys", cluster.keys()]);
+    cluster.wait_for_jobs("push");
+    posts.wait_for_log("takes reports");
+    let datagrams = Agent::start(&["--datagrams", &cluster.datagrams.to_string(), "--keys", cluster.keys()]);
+    cluster.wait_for_jobs("datagram");
+    assert!(posts.end().success() && datagrams.end().success());
+}
+
+#[test]
+fn an_agent_with_a_wrong_key_is_refused_by_every_way() {
+    let cluster = Cluster::start();
+    let wrong = secret(cluster.folder.path(), "wrong", &KEY.replace("0123", "3210"));
+    let wrong = wrong.to_str().expect("a plain path");
+    let service = cluster.node.port().to_string();
+    let director = format!("necp://{}", cluster.necp);
+    let necp = Agent::start(&["--director", &director, "--service", &service, "--keys", wrong]);
+    necp.wait_for_log("not authenticated");
+    let posts = Agent::start(&["--director", &format!("http://{}", cluster.http), "--keys", wrong]);
+    posts.wait_for_log("status 40");
+    let node = cluster.director.node("app", "rat");
+    let signals = node["signals"].as_array().expect("signals");
+    assert!(signals.iter().all(|signal| signal["source"].is_null()), "{signals:?}");
+    assert!(node["agent"].is_null(), "{node}");
+}
+
+#[test]
+fn keys_that_others_can_read_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = folder.path().join("keys");
+    fs::write(&keys, KEY).expect("written");
+    fs::set_permissions(&keys, Permissions::from_mode(0o644)).expect("set");
+    let keys = keys.to_str().expect("a plain path");
+    let output = evener(&["agent", "--director", "necp://127.0.0.1:1", "--service", "80", "--keys", keys]);
+    let (_, errors) = texts(&output);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains(&format!("chmod 600 {keys}")), "{errors}");
+}
+
+#[test]
+fn root_is_given_up_when_all_is_open() {
+    if !rustix::process::geteuid().is_root() {
+        println!("this test needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = secret(folder.path(), "keys", KEY);
+    let keys = keys.to_str().expect("a plain path");
+    // A port that only root can open.
+    let port = (1..1024).rev().find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    let listen = port.expect("a free port").to_string();
+    let agent = Agent::start(&["--listen", &listen, "--keys", keys, "--user", "nobody"]);
+    agent.wait_for_log("answers over HTTP");
+    let status = format!("/proc/{}/status", agent.child.id());
+    wait_until("it to be nobody", || {
+        let status = fs::read_to_string(&status).expect("it runs");
+        let line = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let is_nobody = |ids: &[String]| ids.iter().all(|id| id == "65534");
+        let powers = ["CapPrm:", "CapEff:"].map(line).concat();
+        is_nobody(&line("Uid:"))
+            && is_nobody(&line("Gid:"))
+            && is_nobody(&line("Groups:"))
+            && powers.iter().all(|set| u64::from_str_radix(set, 16) == Ok(0))
+    });
+    assert!(!agent.log().contains("runs as root"), "{}", agent.log());
+    let kept = Agent::start(&["--listen", "0"]);
+    kept.wait_for_log("runs as root");
+}
+
+#[test]
+fn a_user_that_there_is_not_is_told() {
+    let (_, errors) = texts(&evener(&["agent", "--listen", "0", "--user", "no-such-user"]));
+    assert!(errors.contains("cannot become user \"no-such-user\""), "{errors}");
+}
