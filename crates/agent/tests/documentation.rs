@@ -62,10 +62,11 @@ fn commands_in_the_guide_have_flags_that_there_are() {
     }
 }
 
-/// What follows a flag, wherever it stands.
+/// What follows a flag, wherever it stands; not what stands for something, as `ADDR`.
 fn words(flag: &str) -> Vec<&'static str> {
     let rest = GUIDE.split(flag).skip(1);
-    rest.filter_map(|rest| rest.split([' ', '`', '\n']).next()).collect()
+    let words = rest.filter_map(|rest| rest.split([' ', '`', '\n']).next());
+    words.filter(|word| !word.starts_with(char::is_uppercase)).collect()
 }
 
 fn section(title: &str) -> &'static str {
