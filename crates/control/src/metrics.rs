@@ -170,7 +170,7 @@ fn reports(out: &mut Text, director: &Director, state: &State) {
         |read: fn(&PoolStats) -> u64| -> u64 { state.pools.values().map(|pool| pool.stats.sum(read)).sum() };
     for dialect in Dialect::ALL {
         let taken = match dialect {
-            Dialect::Orca => orca(|stats| stats.orca_reports.load()),
+            Dialect::Orca => orca(|stats| stats.orca_reports.load()) + director.reports.taken(dialect),
             _ => director.reports.taken(dialect),
         };
         out.sample("evener_reports_total", &[("source", dialect.name())], taken as f64);

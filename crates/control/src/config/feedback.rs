@@ -78,6 +78,8 @@ pub struct PoolFeedback {
     pub pull: Option<Pull>,
     /// What is done with load metrics in responses.
     pub orca: Orca,
+    /// A stream in which each node tells how it is.
+    pub orca_stream: Option<OrcaStream>,
 }
 
 /// `feedback.agent_check`
@@ -104,6 +106,15 @@ pub struct Pull {
     pub interval: Option<Duration>,
     /// How long an answer may take.
     pub timeout: Duration,
+}
+
+/// `feedback.orca_stream`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrcaStream {
+    /// Another port than that of the jobs.
+    pub port: Option<u16>,
+    /// How often nodes are asked to report; `None`: each phase of the pool.
+    pub interval: Option<Duration>,
 }
 
 /// `join`: agents whose nodes become nodes of the pool.
@@ -323,6 +334,7 @@ pub(super) fn pool_feedback(
         agent_check: None,
         pull: None,
         orca: Orca::default(),
+        orca_stream: None,
     };
     let Some(mut t) = value.and_then(|value| value.table(p)) else { return feedback };
     if let Some(value) = t.take("from") {
@@ -350,6 +362,7 @@ pub(super) fn pool_feedback(
     feedback.pull = t.take("pull").and_then(|value| pull(p, &value));
     let words = [("use", Orca::Use), ("forward", Orca::Forward), ("off", Orca::Off)];
     feedback.orca = t.or(p, "orca", Orca::Use, |v, p| v.choice(p, &words));
+    feedback.orca_stream = t.take("orca_stream").and_then(|value| orca_stream(p, &value));
     t.finish(p);
     feedback
 }
@@ -389,14 +402,26 @@ fn pull(p: &mut Problems, value: &Value<'_>) -> Option<Pull> {
     Some(Pull { path: path?, port, interval, timeout })
 }
 
-fn rhythm(p: &mut Problems, t: &mut Table<'_>) -> (Option<Duration>, Duration) {
-    let interval = t.take("interval").and_then(|value| {
+fn orca_stream(p: &mut Problems, value: &Value<'_>) -> Option<OrcaStream> {
+    let mut t = value.table(p)?;
+    let port = t.take("port").and_then(|value| value.integer(p, 1..=65_535)).map(|port| port as u16);
+    let interval = interval(p, &mut t);
+    t.finish(p);
+    Some(OrcaStream { port, interval })
+}
+
+fn interval(p: &mut Problems, t: &mut Table<'_>) -> Option<Duration> {
+    t.take("interval").and_then(|value| {
         let interval = value.duration(p)?;
         if interval < Duration::from_millis(10) {
             p.add(&value, "expected an interval of at least 10ms");
         }
         Some(interval)
-    });
+    })
+}
+
+fn rhythm(p: &mut Problems, t: &mut Table<'_>) -> (Option<Duration>, Duration) {
+    let interval = interval(p, t);
     (interval, t.or(p, "timeout", Duration::from_secs(1), above_nothing))
 }
 

@@ -27,7 +27,7 @@ use evener_scheduler::Settings;
 
 pub use error::{ConfigError, Errors, Source};
 pub use feedback::{
-    AgentCheck, Datagrams, Feedback, Join, Output, PoolFeedback, Pull, TlsFiles, VirtualService,
+    AgentCheck, Datagrams, Feedback, Join, OrcaStream, Output, PoolFeedback, Pull, TlsFiles, VirtualService,
 };
 pub use flags::Flags;
 pub use units::{duration, size};

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use crate::config::{self, Config};
 use crate::director::Director;
 use crate::feedback::agent_check::{self, Allowance, Standing};
+use crate::feedback::orca_stream::{self, Patience};
 use crate::feedback::refusal::Refusal;
 use crate::feedback::{Dialect, NodeRef, pull};
 
@@ -24,6 +25,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 enum Question {
     AgentCheck(config::AgentCheck),
     Pull(config::Pull),
+    OrcaStream(config::OrcaStream),
 }
 
 /// The nodes that are asked.
@@ -94,7 +96,8 @@ fn questions(feedback: &config::PoolFeedback) -> impl Iterator<Item = Question> 
     let agent_check = feedback.agent_check.clone().map(Question::AgentCheck);
     let pull = feedback.pull.clone().map(Question::Pull);
     let hears = |question: &Question| feedback.from.contains(&question.dialect());
-    [agent_check, pull].into_iter().flatten().filter(hears)
+    let orca_stream = feedback.orca_stream.clone().map(Question::OrcaStream);
+    [agent_check, pull, orca_stream].into_iter().flatten().filter(hears)
 }
 
 impl Question {
@@ -102,6 +105,7 @@ impl Question {
         match self {
             Question::AgentCheck(_) => Dialect::AgentCheck,
             Question::Pull(_) => Dialect::Pull,
+            Question::OrcaStream(_) => Dialect::Orca,
         }
     }
 
@@ -109,6 +113,7 @@ impl Question {
         match self {
             Question::AgentCheck(check) => check.interval,
             Question::Pull(pull) => pull.interval,
+            Question::OrcaStream(stream) => stream.interval,
         }
     }
 
@@ -116,6 +121,7 @@ impl Question {
         match self {
             Question::AgentCheck(check) => check.timeout,
             Question::Pull(pull) => pull.timeout,
+            Question::OrcaStream(_) => orca_stream::BEGIN_MAX,
         }
     }
 }
@@ -147,6 +153,9 @@ impl Asked {
     async fn run(self) {
         let mut jitter =
             Jitter(evener_scheduler::hash_bytes(format!("{} {}", self.address, self.node).as_bytes()));
+        if let Question::OrcaStream(stream) = &self.question {
+            return self.listen(stream.port, jitter).await;
+        }
         let mut standing = Standing::default();
         let mut is_answering = None;
         let mut answered_at = self.director.now();
@@ -194,10 +203,44 @@ impl Asked {
         }
     }
 
+    /// Listens to what the node says in a stream, for ever.
+    async fn listen(&self, port: Option<u16>, mut jitter: Jitter) {
+        let target = port.map_or(self.address, |port| SocketAddr::new(self.address.ip(), port));
+        let mut patience = Patience::default();
+        let mut is_speaking = None;
+        // Not all nodes at once.
+        tokio::time::sleep(self.interval().min(LOOK).mul_f64(jitter.next())).await;
+        loop {
+            let mut reports = 0_u64;
+            let mut told_at = Time::ZERO;
+            let (pool, node) = (&self.pool, &self.node);
+            let now = || self.director.now();
+            let ended = orca_stream::listen(target, self.interval(), now, |report| {
+                if report.measured_at.since(told_at) < INTERVAL_MIN {
+                    return;
+                }
+                (told_at, reports) = (report.measured_at, reports + 1);
+                if is_speaking != Some(true) {
+                    is_speaking = Some(true);
+                    tracing::info!(pool, node, "the node says in a stream how it is");
+                }
+                self.tell(report, &Standing::default());
+            });
+            let Useless { reason, error } = ended.await;
+            self.director.refuse(Dialect::Orca, reason);
+            if is_speaking != Some(false) {
+                is_speaking = Some(false);
+                tracing::warn!(pool, node, error, "the node does not say in a stream how it is");
+            }
+            tokio::time::sleep(patience.ended(reports > 0).mul_f64(0.9 + 0.2 * jitter.next())).await;
+        }
+    }
+
     async fn ask(&self, asked_at: Time, standing: &mut Standing) -> Result<Report, Useless> {
         match &self.question {
             Question::AgentCheck(check) => agent_check::ask(check, self.address, asked_at, standing).await,
             Question::Pull(page) => pull::ask(page, &self.node, self.address, asked_at).await,
+            Question::OrcaStream(_) => unreachable!("a stream is listened to"),
         }
     }
 

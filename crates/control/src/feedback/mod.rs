@@ -21,6 +21,7 @@ mod hub;
 mod index;
 mod members;
 mod necp;
+mod orca_stream;
 mod pull;
 mod push;
 mod refusal;
