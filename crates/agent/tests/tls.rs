@@ -7,7 +7,10 @@ use std::path::Path;
 use evener_feedback::necp::session::DirectorEvent;
 use evener_trust::{TlsFiles, server_config};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use support::{Heard, director, folder, secret_file, start};
+use support::{Heard, director, folder, secret_file, start, within};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 /// An authority that signs certificates into a folder.
 struct Authority {
@@ -41,6 +44,7 @@ impl Authority {
 fn settings(director: std::net::SocketAddr, TlsFiles { certificate, key, ca }: &TlsFiles) -> String {
     format!(
         "director = \"necps://{director}\"\nservice = \"80,start=always\"\n\
+         memory = {{ factor = 1 }}\n\
          tls = {{ certificate = {certificate:?}, key = {key:?}, ca = {ca:?} }}\n"
     )
 }
@@ -91,4 +95,24 @@ async fn a_director_of_another_authority_hears_nothing() {
     agent.end().await;
     let events = director.so_far().await;
     assert!(!events.iter().any(|heard| matches!(heard, Heard::Event(_))), "{events:?}");
+}
+
+#[tokio::test]
+async fn reports_are_posted_within_tls() {
+    let (folder, ours) = (folder(), Authority::new());
+    let tls = server_config(&ours.side(folder.path(), "director", &ours)).expect("good");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("bound");
+    let agent =
+        start(&settings(address, &ours.side(folder.path(), "agent", &ours)).replace("necps://", "https://"));
+    let (stream, _) = within(listener.accept()).await.expect("accepted");
+    let mut stream = within(TlsAcceptor::from(tls).accept(stream)).await.expect("believed");
+    let (mut posted, mut buffer) = (Vec::new(), [0; 4096]);
+    while !posted.ends_with(b"}") {
+        let length = within(stream.read(&mut buffer)).await.expect("read");
+        assert!(length > 0, "{}", String::from_utf8_lossy(&posted));
+        posted.extend_from_slice(&buffer[..length]);
+    }
+    assert!(posted.starts_with(b"POST /report HTTP/1.1\r\n"), "{}", String::from_utf8_lossy(&posted));
+    agent.end().await;
 }

@@ -1,4 +1,4 @@
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -19,7 +19,9 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
     if !metadata.is_file() {
         return Err(told(&"not a file"));
     }
-    if metadata.mode() & 0o077 != 0 || (owner != 0 && owner != rustix::process::geteuid().as_raw()) {
+    let rights_of_others = if is_credential(path, &metadata) { 0o037 } else { 0o077 };
+    let is_ours = owner == 0 || owner == rustix::process::geteuid().as_raw();
+    if metadata.mode() & rights_of_others != 0 || !is_ours {
         return Err(told(&"others may read it: make it your own, with chmod 600"));
     }
     let mut text = String::new();
@@ -29,6 +31,14 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
     }
     text.truncate(text.trim_end_matches(['\r', '\n']).len());
     Ok(text)
+}
+
+/// Whether systemd gave it to this service (`LoadCredential=`): it is root's then, and its list of access names this
+/// process's user. Of such a list, the mode shows what it grants at most as rights of the group, which is root's.
+fn is_credential(path: &Path, metadata: &Metadata) -> bool {
+    let folder = std::env::var_os("CREDENTIALS_DIRECTORY");
+    let lies_there = folder.is_some_and(|folder| path.parent() == Some(Path::new(&folder)));
+    lies_there && metadata.uid() == 0 && metadata.gid() == 0
 }
 
 #[cfg(test)]
