@@ -217,6 +217,23 @@ impl Director {
         found.unwrap_or_else(|| panic!("pool {pool} has no node {name}"))
     }
 
+    /// What a node of a pool said last by a way such as `necp`: its `health`, say, and how old that is in milliseconds.
+    pub fn said(&self, pool: &str, node: &str, source: &str, name: &str) -> Option<(f64, f64)> {
+        let node = self.node(pool, node);
+        let name = format!("reported_{name}");
+        let signals = node["signals"].as_array().expect("signals");
+        let signal = signals.iter().find(|signal| signal["source"] == source && signal["name"] == *name)?;
+        Some((signal["value"].as_f64().expect("a number"), signal["age_ms"].as_f64().expect("an age")))
+    }
+
+    /// How many reports that came by a way were refused so far, for that reason.
+    pub fn refused(&self, source: &str, reason: &str) -> u64 {
+        let metrics = self.admin("GET", "/metrics", "");
+        let name = format!("evener_reports_refused_total{{source=\"{source}\",reason=\"{reason}\"}} ");
+        let line = metrics.text().lines().find_map(|line| line.strip_prefix(&name));
+        line.expect("the metric").parse().expect("a number")
+    }
+
     /// Jobs on all nodes of all pools.
     pub fn jobs(&self) -> u64 {
         let pools = self.json("/pools");

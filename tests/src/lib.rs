@@ -3,6 +3,7 @@
 //!
 //! Nothing here sleeps and hopes: a test waits for a condition, up to [`DEADLINE`].
 
+pub mod agents;
 pub mod clients;
 pub mod databases;
 pub mod director;

@@ -168,7 +168,12 @@ pub fn respond(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8])
 
 /// Answers every request with its name.
 pub fn named(name: &'static str) -> Node {
-    Node::http(move |_, stream| respond(stream, "200 OK", "", name.as_bytes()))
+    named_on(Ipv4Addr::LOCALHOST, name)
+}
+
+/// The same on another address of this machine.
+pub fn named_on(ip: impl Into<IpAddr>, name: &'static str) -> Node {
+    Node::http_on(ip, move |_, stream| respond(stream, "200 OK", "", name.as_bytes()))
 }
 
 /// Answers every request with `status`.
@@ -298,9 +303,14 @@ struct GateState {
 impl Gate {
     /// A node that holds every request; it answers those let go with `name`.
     pub fn new(name: &'static str) -> Gate {
+        Gate::new_on(Ipv4Addr::LOCALHOST, name)
+    }
+
+    /// The same on another address of this machine.
+    pub fn new_on(ip: impl Into<IpAddr>, name: &'static str) -> Gate {
         let state: Arc<(Mutex<GateState>, Condvar)> = Arc::default();
         let shared = Arc::clone(&state);
-        let node = Node::http(move |_, stream| {
+        let node = Node::http_on(ip, move |_, stream| {
             let (lock, changed) = &*shared;
             let mut gate = lock.lock().expect("no node thread panics");
             gate.held += 1;

@@ -1,7 +1,7 @@
 //! Reports in signed datagrams: to this director, to a multicast group that it is a member of, or to all by broadcast.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -69,7 +69,13 @@ impl Datagrams {
     /// # Errors
     /// If the address or the group cannot be had.
     pub(super) fn open(config: &config::Datagrams) -> Result<OwnedFd, TransportError> {
-        let address = config.listen;
+        let mut address = config.listen;
+        if config.group.is_some() {
+            // A socket at an address does not hear what is sent to a group; the address says on which network to be
+            // a member.
+            let family = config.listen.is_ipv4();
+            address.set_ip(if family { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() });
+        }
         let bound = || {
             let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
             if address.is_ipv6() {
@@ -85,8 +91,7 @@ impl Datagrams {
         let socket = bound().map_err(|error| TransportError::Listen { address, error })?;
         let joined = match config.group {
             Some(IpAddr::V4(group)) => {
-                // At one address, the group is heard on that address's network alone.
-                let interface = match address.ip() {
+                let interface = match config.listen.ip() {
                     IpAddr::V4(own) => own,
                     IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
                 };

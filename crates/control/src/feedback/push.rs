@@ -289,7 +289,7 @@ where
             Err(refused) => outcome.refuse(place, refused, &shared.director),
         }
     }
-    outcome.result()
+    outcome.result(&shared.director)
 }
 
 /// Who sends, and the name that it signed with.
@@ -410,11 +410,13 @@ impl Outcome {
         }
     }
 
-    fn result(self) -> Result<Response<Full<Bytes>>, Refused> {
-        match self.first {
-            Some(refused) if self.taken == 0 => Err(refused),
-            _ => Ok(said(StatusCode::OK, &self)),
+    fn result(mut self, director: &Director) -> Result<Response<Full<Bytes>>, Refused> {
+        match self.first.take() {
+            Some(refused) if self.taken == 0 => return Err(refused),
+            Some(refused) => director.refuse(Dialect::Push, refused.reason),
+            None => {}
         }
+        Ok(said(StatusCode::OK, &self))
     }
 }
 
