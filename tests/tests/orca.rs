@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 
+use evener_scheduler::Policy;
 use evener_tests::clients::{curl, python};
-use evener_tests::director::{Director, pool_of};
+use evener_tests::director::{Director, evener, pool_of};
 use evener_tests::http::{Client, Response};
 use evener_tests::nodes::{self, Node};
 use evener_tests::{free_address, prometheus, wait_until};
+use rustix::process::Signal;
 
 /// Ways to say it: the path, the whole response, and the load that it tells.
 const FORMS: [(&str, &str, f64); 8] = [
@@ -243,4 +245,54 @@ fn other_peoples_clients_see_nothing_of_it() {
         assert!(printed.ends_with("hello") && !printed.contains("endpoint-load"), "{printed}");
         python("load_metrics_client.py", &[&url, "hello"]);
     }
+}
+
+#[test]
+fn what_was_chosen_by_it_is_chosen_again_in_the_replay() {
+    let said = |load: &'static str| {
+        Node::http(move |request, stream| {
+            // One says it in heads, the other in trailers, and both say something new all the time.
+            let load = format!("TEXT cpu_utilization={load}{}, rps=50", request.path().len() % 10);
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nendpoint-load-metrics: {load}\r\nTransfer-Encoding: chunked\r\n\r\n"
+            );
+            let trailer = format!("2\r\nok\r\n0\r\nendpoint-load-metrics: {load}\r\n\r\n");
+            stream.write_all((head + &trailer).as_bytes())
+        })
+    };
+    let nodes = [said("0.1"), said("0.8")];
+    let addresses = [nodes[0].address, nodes[1].address];
+    let listeners: Vec<_> = Policy::ALL.iter().map(|policy| (policy.name(), free_address())).collect();
+    let config: String = listeners
+        .iter()
+        .map(|(name, address)| {
+            let listener =
+                format!("[listener.{name}]\nbind = \"{address}\"\nprotocol = \"http\"\npool = \"{name}\"\n");
+            listener + &pool_of(name, &addresses, &format!("scheduler = \"{name}\"\nreport_expiry = \"1s\""))
+        })
+        .collect();
+    let mut director = Director::start_recording("workers = 2", &config, &[]);
+    std::thread::scope(|scope| {
+        for (name, address) in &listeners {
+            scope.spawn(move || {
+                let begun = std::time::Instant::now();
+                let mut client = Client::connect(*address).expect("the listener accepts");
+                let mut requests = 0;
+                while begun.elapsed().as_millis() < 2500 {
+                    let path = "x".repeat(requests % 7);
+                    let answer = client.get(&format!("/{path}")).expect("an answer");
+                    assert_eq!(answer.text(), "ok", "{name}");
+                    requests += 1;
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+            });
+        }
+    });
+    let heard = count(&director, "evener_reports_total");
+    assert!(heard >= 2.0 * listeners.len() as f64, "{heard}");
+    director.signal(director.pid(), Signal::TERM);
+    assert_eq!(director.wait().code(), Some(0), "{}", director.stderr());
+    let recording = director.folder.path().join("run.rec").display().to_string();
+    let replayed = evener(&["sim", "replay", &recording]);
+    assert!(replayed.status.success(), "{replayed:?}");
 }
