@@ -9,6 +9,7 @@ pub mod databases;
 pub mod director;
 #[cfg(target_arch = "x86_64")]
 pub mod guest;
+pub mod haproxy;
 pub mod http;
 pub mod load;
 pub mod nginx;

@@ -230,6 +230,12 @@ pub(crate) fn program(name: &str) -> PathBuf {
         if name == "mysqld" {
             return Some(checkout().join(".cache/tests/mysql/run/mysqld")).filter(|path| path.exists());
         }
+        // That of Debian 12 is too old.
+        if name == "haproxy" {
+            let unpacked = || checkout().join(".cache/tests/haproxy/run/haproxy");
+            let path = std::env::var_os("EVENER_HAPROXY").map_or_else(unpacked, PathBuf::from);
+            return Some(path).filter(|path| path.exists());
+        }
         let folders = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
         folders.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists())
     };
