@@ -34,6 +34,7 @@ enum Command {
     Demo(commands::demo::Demo),
     Plan(commands::plan::PlanCommand),
     Sim(commands::sim::Sim),
+    Weigh(commands::weigh::Weigh),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Demo(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Sim(command) => command.run(),
+        Command::Weigh(command) => command.run(),
     };
     match result {
         Ok(Status::Done) => ExitCode::SUCCESS,

@@ -76,6 +76,18 @@ impl Load {
         interval: Duration,
         watch: impl FnMut(&Tick<'_>) -> ControlFlow<()>,
     ) -> io::Result<Report> {
+        self.run_measured(interval, watch).map(|(report, _)| report)
+    }
+
+    /// The same, with all corrected response times, in microseconds.
+    ///
+    /// # Errors
+    /// As [`Load::run`].
+    pub fn run_measured(
+        &self,
+        interval: Duration,
+        watch: impl FnMut(&Tick<'_>) -> ControlFlow<()>,
+    ) -> io::Result<(Report, Histogram<u64>)> {
         assert!(self.rate > 0.0 && self.connections_max > 0, "a load needs a rate and a connection");
         Run::new(self)?.run(interval, watch)
     }
@@ -186,7 +198,7 @@ impl<'a> Run<'a> {
         mut self,
         interval: Duration,
         mut watch: impl FnMut(&Tick<'_>) -> ControlFlow<()>,
-    ) -> io::Result<Report> {
+    ) -> io::Result<(Report, Histogram<u64>)> {
         let mut events = Events::with_capacity(1024);
         let mut tick = self.schedule.start + interval;
         loop {
@@ -369,7 +381,7 @@ impl<'a> Run<'a> {
         drop(self.connections.remove(key));
     }
 
-    fn report(self, stopped: Option<String>) -> Report {
+    fn report(self, stopped: Option<String>) -> (Report, Histogram<u64>) {
         let plan = self.plan;
         let totals = self.totals;
         let duration_s = self.last_completion.duration_since(self.schedule.start).as_secs_f64();
@@ -388,7 +400,7 @@ impl<'a> Run<'a> {
             }
             None => None,
         };
-        Report {
+        let report = Report {
             requests: due,
             answered: totals.answered,
             failed: totals.failed,
@@ -404,7 +416,8 @@ impl<'a> Run<'a> {
             uncorrected,
             lag,
             invalid,
-        }
+        };
+        (report, totals.corrected)
     }
 }
 

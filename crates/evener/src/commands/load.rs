@@ -45,7 +45,7 @@ pub(crate) struct LoadCommand {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Gaps {
+pub(crate) enum Gaps {
     Poisson,
     Even,
 }

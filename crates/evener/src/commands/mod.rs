@@ -11,3 +11,4 @@ pub(crate) mod pools;
 pub(crate) mod run;
 pub(crate) mod sim;
 pub(crate) mod sim_replay;
+pub(crate) mod weigh;

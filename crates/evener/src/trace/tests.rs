@@ -77,7 +77,7 @@ fn a_recording_has_the_jobs_of_a_pool() {
         put(pool, 1, What::Pool { name, nodes_max: 8, seed: 1, settings: Settings::default() });
     }
     let mut job = |pool, ms, key, avoid: &'static [NodeId]| {
-        let job = Placed { key, avoid, current: None };
+        let job = Placed { key, avoid, excluded: &[], current: None };
         put(pool, ms, What::Pick { jobs: &[], job, choice: Ok(NodeId(0)) });
         let latency = Some(std::time::Duration::from_millis(1));
         put(pool, ms + 1, What::Event(Event::Finish { node: NodeId(0), outcome: Outcome::Success, latency }));
