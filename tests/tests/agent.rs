@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use evener_tests::director::{Director, evener, program, texts};
 use evener_tests::{free_address, wait_for, wait_until};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -21,11 +22,18 @@ struct Agent {
 impl Agent {
     /// Measures nothing of this machine, which has other things to do in tests: a program says that there are 7 jobs.
     fn start(arguments: &[&str]) -> Agent {
+        Agent::start_with("", arguments)
+    }
+
+    /// The same with more lines in `[agent]`.
+    fn start_with(lines: &str, arguments: &[&str]) -> Agent {
         let folder = tempfile::tempdir().expect("a folder");
         let config = folder.path().join("agent.toml");
-        let quiet = "[agent]\ninterval = \"20ms\"\nperiod = \"50ms\"\nreconnect = { min = \"20ms\", max = \"100ms\" }\n\
-            cpu = { factor = 0 }\nnetwork = { factor = 0 }\n\
-            [[agent.source]]\nprogram = { run = [\"/bin/echo\", \"jobs=7\"] }\n";
+        let quiet = format!(
+            "[agent]\ninterval = \"20ms\"\nperiod = \"50ms\"\nreconnect = {{ min = \"20ms\", max = \"100ms\" }}\n\
+             cpu = {{ factor = 0 }}\nnetwork = {{ factor = 0 }}\n{lines}\n\
+             [[agent.source]]\nprogram = {{ run = [\"/bin/echo\", \"jobs=7\"] }}\n"
+        );
         fs::write(&config, quiet).expect("written");
         let log = fs::File::create(folder.path().join("log")).expect("a file");
         let child = Command::new(program())
@@ -83,12 +91,16 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Cluster {
-        let folder = tempfile::tempdir().expect("a folder");
+        Cluster::start_with("", tempfile::tempdir().expect("a folder"))
+    }
+
+    /// With more lines in `[feedback]`, and with a folder where files lie that they name.
+    fn start_with(lines: &str, folder: TempDir) -> Cluster {
         let keys = secret(folder.path(), "keys", KEY);
         let [necp, http, node] = [free_address(), free_address(), free_address()];
         let datagrams = UdpSocket::bind("127.0.0.1:0").expect("bound").local_addr().expect("bound");
         let config = format!(
-            "[feedback]\nnecp = \"{necp}\"\nhttp = \"{http}\"\ndatagrams = {{ listen = \"{datagrams}\" }}\nkeys = {keys:?}\n\
+            "[feedback]\nnecp = \"{necp}\"\nhttp = \"{http}\"\ndatagrams = {{ listen = \"{datagrams}\" }}\nkeys = {keys:?}\n{lines}\n\
              [listener.web]\nbind = \"{}\"\nprotocol = \"tcp\"\npool = \"app\"\n\
              [pool.app]\nphase = \"100ms\"\nnode = [{{ name = \"rat\", address = \"{node}\" }}]\n",
             free_address()
@@ -169,6 +181,80 @@ fn an_agent_with_a_wrong_key_is_refused_by_every_way() {
     let signals = node["signals"].as_array().expect("signals");
     assert!(signals.iter().all(|signal| signal["source"].is_null()), "{signals:?}");
     assert!(node["agent"].is_null(), "{node}");
+}
+
+/// An authority that signs certificates of this machine.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let mut params = CertificateParams::new([]).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.self_signed(&key).expect("signed").pem();
+        Authority { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// What a configuration says of a new certificate and its key.
+    fn identity(&self, folder: &Path, name: &str) -> String {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("an address");
+        let signed = params.signed_by(&key, &self.issuer).expect("signed").pem();
+        let certificate = secret(folder, &format!("{name}.crt"), &signed);
+        let key = secret(folder, &format!("{name}.key"), &key.serialize_pem());
+        format!("certificate = {certificate:?}, key = {key:?}")
+    }
+
+    /// Its own certificate.
+    fn file(&self, folder: &Path, name: &str) -> PathBuf {
+        secret(folder, name, &self.pem)
+    }
+}
+
+#[test]
+fn within_tls_a_director_hears_agents_of_its_authority_and_no_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (ours, other) = (Authority::new(), Authority::new());
+    let (our_ca, other_ca) = (ours.file(folder.path(), "ours"), other.file(folder.path(), "other"));
+    let director = ours.identity(folder.path(), "director");
+    let cluster = Cluster::start_with(&format!("tls = {{ {director}, client_ca = {our_ca:?} }}"), folder);
+    let folder = cluster.folder.path();
+    let service = cluster.node.port().to_string();
+    let (necp, http) = (format!("necps://{}", cluster.necp), format!("https://{}", cluster.http));
+    let start = |identity: &str, ca: &Path, director: &str| {
+        let arguments = ["--director", director, "--service", &service, "--keys", cluster.keys()];
+        Agent::start_with(&format!("tls = {{ {identity} ca = {ca:?} }}"), &arguments)
+    };
+    // It believes the director, which does not believe it.
+    for identity in [String::new(), format!("{},", other.identity(folder, "stranger"))] {
+        let (one, two) = (start(&identity, &our_ca, &necp), start(&identity, &our_ca, &http));
+        one.wait_for_log("not connected");
+        two.wait_for_log("no report");
+    }
+    let identity = format!("{},", ours.identity(folder, "rat"));
+    // The director believes it, and it does not believe the director.
+    start(&identity, &other_ca, &necp).wait_for_log("invalid peer certificate");
+    assert_eq!(cluster.reported("necp", "reported_jobs").or(cluster.reported("push", "reported_jobs")), None);
+    let _agents = (start(&identity, &our_ca, &necp), start(&identity, &our_ca, &http));
+    cluster.wait_for_jobs("necp");
+    cluster.wait_for_jobs("push");
+}
+
+#[test]
+fn within_tls_keys_can_stand_for_certificates_of_agents() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ours = Authority::new();
+    let ca = ours.file(folder.path(), "ours");
+    let director = ours.identity(folder.path(), "director");
+    let cluster = Cluster::start_with(&format!("tls = {{ {director} }}"), folder);
+    let service = cluster.node.port().to_string();
+    let director = format!("necps://{}", cluster.necp);
+    let arguments = ["--director", &director, "--service", &service, "--keys", cluster.keys()];
+    let _agent = Agent::start_with(&format!("tls = {{ ca = {ca:?} }}"), &arguments);
+    cluster.wait_for_jobs("necp");
 }
 
 #[test]
