@@ -40,7 +40,7 @@ impl Agent {
             .args(["agent", "-c", config.to_str().expect("a plain path"), "--node", "rat"])
             .args(arguments)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(fs::File::create(folder.path().join("printed")).expect("a file"))
             .stderr(log)
             .spawn()
             .expect("evener starts");
@@ -49,6 +49,10 @@ impl Agent {
 
     fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).expect("readable")
+    }
+
+    fn printed(&self) -> String {
+        fs::read_to_string(self.folder.path().join("printed")).expect("readable")
     }
 
     fn wait_for_log(&self, text: &str) {
@@ -301,6 +305,20 @@ fn root_is_given_up_when_all_is_open() {
     assert!(!agent.log().contains("runs as root"), "{}", agent.log());
     let kept = Agent::start(&["--listen", "0"]);
     kept.wait_for_log("runs as root");
+}
+
+#[test]
+fn samples_are_printed_unless_they_are_reported() {
+    let silent = Agent::start(&["--listen", "0"]);
+    let both = Agent::start(&["--listen", "0", "--print", "--json"]);
+    let alone = Agent::start(&[]);
+    wait_until("samples", || both.printed().lines().count() > 1 && alone.printed().lines().count() > 1);
+    let first: Value = serde_json::from_str(both.printed().lines().next().expect("a line")).expect("JSON");
+    assert_eq!(first["report"]["jobs"], 7);
+    assert!(alone.printed().contains("jobs 7") && alone.log().is_empty(), "{}", alone.log());
+    silent.wait_for_log("answers over HTTP");
+    assert_eq!(silent.printed(), "");
+    assert!(both.log().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{}", both.log());
 }
 
 #[test]

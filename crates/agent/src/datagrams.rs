@@ -193,8 +193,11 @@ pub(crate) async fn hear(socket: UdpSocket, heard: Heard, latest: Latest) {
     loop {
         let (length, from) = match socket.recv_from(&mut datagram).await {
             Ok(received) => received,
-            // An earlier datagram found nobody: of no interest here.
-            Err(_) => continue,
+            Err(error) => {
+                warn!(%error, "no datagram received");
+                tokio::time::sleep(net::REST).await;
+                continue;
+            }
         };
         let now = latest.now();
         let mut state = heard.lock();

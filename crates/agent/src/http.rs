@@ -22,7 +22,9 @@ use crate::net;
 /// Connections at the most; more wait.
 const CONNECTIONS_MAX: usize = 64;
 /// How long a head may take; also how long a connection may be idle.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of a head at the most.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Answers for ever.
 pub(crate) async fn answer(listener: TcpListener, latest: Latest, heard: Option<Heard>) {
@@ -38,7 +40,10 @@ pub(crate) async fn answer(listener: TcpListener, latest: Latest, heard: Option<
                 async move { Ok::<_, Infallible>(response) }
             });
             let mut connection = http1::Builder::new();
-            connection.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+            connection
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIMEOUT)
+                .max_buf_size(HEAD_BYTES_MAX);
             // Whoever breaks off has only himself to tell.
             let _ = connection.serve_connection(TokioIo::new(stream), service).await;
             drop(place);

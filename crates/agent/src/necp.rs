@@ -39,7 +39,7 @@ struct Wire {
     write: Option<WriteHalf<Box<dyn Connection>>>,
     /// Whether TLS may hold back what was written.
     needs_flush: bool,
-    /// Why the last connection could not be opened.
+    /// Why the connection could not be opened, or broke.
     failed: Option<io::Error>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) async fn report(link: Link, mut latest: Latest, mut stop: watch::Rece
             }
         }
         let deadline = session.deadline().map(|deadline| clock.instant(deadline));
-        let Wire { connecting, read, write, needs_flush, .. } = &mut wire;
+        let Wire { connecting, read, write, needs_flush, failed } = &mut wire;
         let is_stopping = *stop.borrow();
         let has_output = !session.output().is_empty();
         tokio::select! {
@@ -94,11 +94,11 @@ pub(crate) async fn report(link: Link, mut latest: Latest, mut stop: watch::Rece
                 match connected {
                     Ok(stream) => {
                         let (read, write) = tokio::io::split(stream);
-                        (wire.read, wire.write, wire.needs_flush) = (Some(read), Some(write), false);
+                        wire = Wire { read: Some(read), write: Some(write), ..Wire::default() };
                         session.connected(clock.now(), random());
                     }
                     Err(error) => {
-                        wire.failed = Some(error);
+                        *failed = Some(error);
                         session.closed(clock.now());
                     }
                 }
@@ -109,7 +109,11 @@ pub(crate) async fn report(link: Link, mut latest: Latest, mut stop: watch::Rece
                         let mut answer = |query: Query| latest.values(query.port)?.answer(query);
                         session.received(clock.now(), &buffer[..length], &mut answer);
                     }
-                    Ok(0) | Err(_) => session.closed(clock.now()),
+                    Ok(0) => session.closed(clock.now()),
+                    Err(error) => {
+                        *failed = Some(error);
+                        session.closed(clock.now());
+                    }
                 }
             }
             put = put(write, session.output(), *needs_flush), if has_output || *needs_flush => match put {
@@ -118,7 +122,11 @@ pub(crate) async fn report(link: Link, mut latest: Latest, mut stop: watch::Rece
                     *needs_flush = true;
                 }
                 Ok(Put::All) => *needs_flush = false,
-                Ok(Put::Some(0)) | Err(_) => session.closed(clock.now()),
+                Ok(Put::Some(0)) => session.closed(clock.now()),
+                Err(error) => {
+                    *failed = Some(error);
+                    session.closed(clock.now());
+                }
             },
             () = async { match deadline { Some(deadline) => sleep_until(deadline).await, None => pending().await } } => {
                 session.timeout(clock.now());

@@ -17,8 +17,8 @@ use crate::settings::Listen;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
-/// How long nothing is accepted after there were too many open files.
-const REST: Duration = Duration::from_millis(100);
+/// How long nothing is accepted or received after that failed, as with too many open files.
+pub(crate) const REST: Duration = Duration::from_millis(100);
 
 /// A connection, within TLS or not.
 pub(crate) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
