@@ -216,7 +216,7 @@ proptest! {
         let mut phase = Phase::new(settings);
         let mut now = Time::ZERO;
         for (node, load, jobs, health, ms, measured) in said {
-            now = now + Duration::from_millis(ms);
+            now += Duration::from_millis(ms);
             let report = Report {
                 measured_at: Time::from_nanos(measured % (2 * now.as_nanos() + 1)),
                 load: Some(load),

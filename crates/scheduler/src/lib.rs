@@ -30,6 +30,7 @@
 
 mod affinity;
 mod claims;
+mod company;
 mod explain;
 mod hash;
 mod latency;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use evener_model::{NodeId, Time};
 
+use crate::company::Company;
+
 /// What a job adds to a node's load is between these, whatever nodes say.
 const PER_JOB: (f64, f64) = (1e-4, 16.0);
 /// What it is taken for where no node has said anything.
@@ -16,8 +18,10 @@ const REPORTS: f64 = 64.0;
 const SATURATED: f64 = 0.98;
 /// Reports that are further apart do not belong together: the node began to report anew.
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// More dispatchers than this are taken for this many.
-const DISPATCHERS_MAX: f64 = 1024.0;
+/// A node is believed to end so many times as many jobs as it would if others sent it as many as are sent from here, and
+/// so many more from here.
+const RATE_MAX: f64 = 4.0;
+const RATE_SLACK: f64 = 2.0;
 /// No load is not explained by more jobs than this.
 const UNEXPLAINED_MAX: f64 = 1e6;
 
@@ -26,8 +30,7 @@ const UNEXPLAINED_MAX: f64 = 1e6;
 pub(crate) struct Loads {
     means: Means,
     cost: Cost,
-    /// Dispatchers that share no counts, as far as reports show.
-    dispatchers: f64,
+    company: Company,
     nodes: Vec<Load>,
 }
 
@@ -114,10 +117,6 @@ struct Means {
     /// The time between two reports of a node, in nanoseconds, and how many went into it.
     interval_nanos: f64,
     intervals: f64,
-    /// The same of reports that say how many jobs there are: those, and the own ones.
-    jobs: f64,
-    own: f64,
-    reports_of_jobs: f64,
 }
 
 impl Means {
@@ -137,17 +136,6 @@ impl Means {
         self.interval_nanos += (nanos - self.interval_nanos) / self.intervals;
     }
 
-    fn feed_jobs(&mut self, jobs: f64, own: f64) {
-        self.reports_of_jobs = (self.reports_of_jobs + 1.0).min(REPORTS);
-        self.jobs += (jobs - self.jobs) / self.reports_of_jobs;
-        self.own += (own - self.own) / self.reports_of_jobs;
-    }
-
-    /// By how much more jobs there are than own ones.
-    fn dispatchers(&self) -> f64 {
-        if self.own > JOBS_MIN { (self.jobs / self.own).clamp(1.0, DISPATCHERS_MAX) } else { 1.0 }
-    }
-
     fn cost(&self) -> Cost {
         let (min, max) = PER_JOB;
         let of = |jobs: f64| (self.load / jobs.max(JOBS_MIN)).clamp(min, max);
@@ -158,7 +146,12 @@ impl Means {
 
 impl Loads {
     pub(crate) fn new() -> Loads {
-        Loads { means: Means::default(), cost: PER_JOB_UNKNOWN, dispatchers: 1.0, nodes: Vec::new() }
+        Loads {
+            means: Means::default(),
+            cost: PER_JOB_UNKNOWN,
+            company: Company::default(),
+            nodes: Vec::new(),
+        }
     }
 
     /// Takes room for a node, of which nothing is known.
@@ -167,6 +160,7 @@ impl Loads {
             self.nodes.resize(node.index() + 1, Load::UNKNOWN);
         }
         self.nodes[node.index()] = Load::UNKNOWN;
+        self.company.add(node);
     }
 
     /// A job was placed on a node.
@@ -186,6 +180,7 @@ impl Loads {
     /// A node's load is believed no longer.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.nodes[node.index()].unexplained = -1.0;
+        self.company.forget(node);
     }
 
     /// Takes what a node says.
@@ -215,14 +210,18 @@ impl Loads {
                 None
             }
         };
-        self.told_jobs(telling);
+        self.told_jobs(node, telling);
         let own = f64::from(telling.own);
         let known = &mut self.nodes[node.index()];
         known.unexplained = -1.0;
         let Some(load) = telling.load.map(f64::from) else { return };
 
         let weight = f64::from(telling.weight.max(1));
-        let rate = telling.jobs_per_s.map(f64::from);
+        let rate = telling.jobs_per_s.map(f64::from).zip(ended).map(|(rate, ended)| {
+            // Nobody ends many more jobs than come here and elsewhere together.
+            let all = self.company.dispatchers() * (ended + RATE_SLACK);
+            rate.min(RATE_MAX * all * 1e9 / self.means.interval_nanos.max(1.0))
+        });
         if let Some(ended) = ended.filter(|_| load < SATURATED) {
             self.means.feed(load * weight, own, ended, rate);
             self.cost = self.means.cost();
@@ -237,10 +236,9 @@ impl Loads {
     }
 
     /// Takes how many jobs a node says that it has.
-    pub(crate) fn told_jobs(&mut self, telling: &Telling) {
+    pub(crate) fn told_jobs(&mut self, node: NodeId, telling: &Telling) {
         if let Some(jobs) = telling.jobs {
-            self.means.feed_jobs(f64::from(jobs), f64::from(telling.own));
-            self.dispatchers = self.means.dispatchers();
+            self.company.told(node, jobs, telling.own);
         }
     }
 
@@ -258,7 +256,7 @@ impl Loads {
     /// that is 0, by how much more jobs nodes have reported than were in flight here.
     #[inline]
     pub(crate) fn dispatchers(&self, known: u16) -> f64 {
-        if known > 0 { f64::from(known) } else { self.dispatchers }
+        if known > 0 { f64::from(known) } else { self.company.dispatchers() }
     }
 
     /// What a job in flight makes of the load of a node of that weight.

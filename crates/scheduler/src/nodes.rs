@@ -335,7 +335,7 @@ impl Nodes {
             own,
         };
         if keeps_load {
-            self.loads.told_jobs(&telling);
+            self.loads.told_jobs(node, &telling);
         } else {
             self.loads.told(now, node, &telling);
         }

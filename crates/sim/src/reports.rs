@@ -159,7 +159,7 @@ impl World<'_> {
             measured_at,
             jobs: Some(jobs),
             load: Some(load),
-            health: Some(Health::saturating((100.0 * (1.0 - load)).clamp(0.0, 100.0) as u8)),
+            health: Some(Health::saturating((100.0 * (1.0 - load)).clamp(1.0, 100.0) as u8)),
             credits: Some(credits),
             jobs_per_s: Some(jobs_per_s),
             errors_per_s: Some(0.0),
@@ -167,7 +167,11 @@ impl World<'_> {
         };
         match lie {
             Lie::Idle => said(0, 0.0, 1_000_000, 1e6, Duration::from_nanos(1)),
-            Lie::Full => said(1_000_000, 1.0, 0, 0.0, Duration::from_secs(3600)),
+            Lie::Busy => said(1_000_000, 1.0, 0, 0.0, Duration::from_secs(3600)),
+            Lie::Full => {
+                let busy = said(1_000_000, 1.0, 0, 0.0, Duration::from_secs(3600));
+                Report { health: Some(Health::NONE), ..busy }
+            }
             Lie::Random => {
                 let mut below = |end| self.lies.below(end);
                 let latency = Duration::from_micros(below(1_000_000).into());
@@ -236,7 +240,7 @@ impl World<'_> {
                 let now = Time::from_nanos(self.now);
                 scheduler.handle(now, Told::Report { node: NodeId(node), report });
                 if let Some(helm) = &mut dispatcher.helm {
-                    helm.reported(now, NodeId(node), &report, scheduler);
+                    helm.reported(now, NodeId(node), &report, &dispatcher.counts, scheduler);
                 }
             }
         }

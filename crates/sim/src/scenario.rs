@@ -263,7 +263,9 @@ pub enum Lie {
     Idle,
     /// That it is full and must get nothing.
     Full,
-    /// Anything.
+    /// That it is full, but not that it must get nothing.
+    Busy,
+    /// Anything, but not that it must get nothing.
     Random,
     /// What it said last before, over and over.
     Frozen,

@@ -1,7 +1,7 @@
 //! Weights that follow what nodes report.
 
 use evener_feedback::controller::{Controller, Law, Settings};
-use evener_model::{Event as Told, NodeId, Report, Time, Weight};
+use evener_model::{Event as Told, JobCounts, NodeId, Report, Time, Weight};
 use evener_scheduler::Scheduler;
 
 use crate::scenario::{Scenario, Steering};
@@ -38,11 +38,19 @@ impl Helm {
         })
     }
 
-    /// Tells the scheduler what a report changes.
-    pub(crate) fn reported(&mut self, now: Time, node: NodeId, report: &Report, scheduler: &mut Scheduler) {
+    /// Tells the scheduler what a report changes; `counts` are its jobs in flight.
+    pub(crate) fn reported(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        report: &Report,
+        counts: &JobCounts,
+        scheduler: &mut Scheduler,
+    ) {
         if self.controller.reported(now, node, report).is_err() {
             return;
         }
+        self.controller.counted(now, |node| counts.jobs(node));
         self.controller.weights(now, &mut self.weights);
         for (told, wanted) in self.told.iter_mut().zip(&self.weights) {
             if told != wanted {

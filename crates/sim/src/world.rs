@@ -49,6 +49,8 @@ mod stream {
 pub(crate) struct Dispatcher {
     pub(crate) scheduler: Option<Scheduler>,
     pub(crate) helm: Option<Helm>,
+    /// Its jobs in flight.
+    pub(crate) counts: Arc<JobCounts>,
     /// Jobs that wait, with their generations; those that are over are passed by.
     pub(crate) queue: VecDeque<(u32, u32)>,
     pub(crate) queued: u32,
@@ -109,11 +111,13 @@ impl<'a> World<'a> {
             };
             let seed = seeds.bits();
             let scheduler = match dispatch {
-                Dispatch::Scheduler(settings) => Some(Scheduler::new(settings.clone(), counts, seed)),
+                Dispatch::Scheduler(settings) => {
+                    Some(Scheduler::new(settings.clone(), Arc::clone(&counts), seed))
+                }
                 Dispatch::Central => None,
             };
             let helm = Helm::new(scenario);
-            Dispatcher { scheduler, helm, queue: VecDeque::new(), queued: 0, busy_until: 0 }
+            Dispatcher { scheduler, helm, counts, queue: VecDeque::new(), queued: 0, busy_until: 0 }
         });
         let mut world = World {
             scenario,

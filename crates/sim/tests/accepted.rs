@@ -72,7 +72,7 @@ const POOLS: &[(&str, &[&str])] = &[
     ("BOOLEAN", &["true", "false"]),
     ("COUNT", &["0", "1", "1", "2", "2", "30", "4000000000"]),
     ("SMALL", &["0", "1", "3", "255"]),
-    ("LIE", &["idle", "full", "random", "frozen"]),
+    ("LIE", &["idle", "full", "busy", "random", "frozen"]),
     (
         "STEERING",
         &[

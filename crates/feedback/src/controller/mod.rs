@@ -10,6 +10,8 @@
 //!   neither rewarded nor punished. When all are silent, all weights are in proportion to the configured ones.
 //! - A weight moves no faster than the step limit.
 //! - Weights that are off by less than the dead band stay.
+//! - A node on which jobs pile up has no more than its configured share, if the driver says what it has counted:
+//!   [`Controller::counted`].
 //!
 //! Only additions, multiplications and divisions: the same reports at the same times give the same weights
 //! on every machine.
@@ -33,6 +35,7 @@
 //! # Ok::<(), evener_feedback::controller::Ignored>(())
 //! ```
 
+mod crowd;
 mod integral;
 mod settings;
 mod smoothing;
@@ -87,6 +90,8 @@ pub struct Standing {
     /// Whether the weight may not grow, because the load did not follow what the node got more: it has not
     /// answered for what it was given already.
     pub held: bool,
+    /// Until when it has no more than its configured share, because jobs have piled up there.
+    pub refuted_until: Option<Time>,
 }
 
 /// The weights of a pool's nodes, as their reports would have them.
@@ -95,6 +100,8 @@ pub struct Controller {
     settings: Settings,
     /// By id.
     nodes: Vec<Node>,
+    /// When counts are next looked at.
+    look_at: Time,
 }
 
 /// What is known of a node.
@@ -110,6 +117,7 @@ struct Node {
     /// The factor of the weight, 1 for the configured weight.
     factor: f64,
     response: integral::Response,
+    crowd: crowd::Crowd,
     weight: Weight,
 }
 
@@ -131,6 +139,7 @@ impl Node {
             smoothed: 1.0,
             factor: 1.0,
             response: integral::Response::new(),
+            crowd: crowd::Crowd::default(),
             weight: configured,
         }
     }
@@ -153,7 +162,8 @@ impl Node {
 impl Controller {
     /// A controller of `nodes` with their configured weights, of which nothing is known.
     pub fn new(settings: Settings, nodes: &[(NodeId, Weight)]) -> Controller {
-        let mut controller = Controller { settings: settings.bounded(), nodes: Vec::new() };
+        let settings = settings.bounded();
+        let mut controller = Controller { settings, nodes: Vec::new(), look_at: Time::ZERO };
         controller.configure(nodes);
         controller
     }
@@ -224,6 +234,30 @@ impl Controller {
         Ok(())
     }
 
+    /// Says how many jobs are in flight on each node, as whoever places them counts them: a weight that reports have made
+    /// grow is taken back where jobs pile up. To be called now and then, such as before [`Controller::weights`]; looks
+    /// once a second.
+    ///
+    /// Where four times as many jobs are in flight for a node's weight as on the others, it has its configured
+    /// share at the most for 10 s, the next time for 20 s, and so on. Whoever is not asked this is not protected from nodes
+    /// that say they are idle, except as [`Law`] and [`Settings::odds_max`] do.
+    ///
+    /// O(nodes), no allocation.
+    pub fn counted(&mut self, now: Time, jobs: impl Fn(NodeId) -> u32) {
+        if now < self.look_at {
+            return;
+        }
+        self.look_at = now + crowd::LOOK_EVERY;
+        crowd::look(&mut self.nodes, now, jobs);
+        if self.settings.law == Law::Off {
+            return;
+        }
+        let neutral = self.neutral(now);
+        for node in self.nodes.iter_mut().filter(|node| node.crowd.is_refuted(now)) {
+            node.factor = node.factor.min(neutral);
+        }
+    }
+
     /// The weights as of `now`, into `weights` (which is cleared), by node id.
     ///
     /// With [`Law::Off`] they are in the configured scale; with the others in a finer one, the same for all nodes:
@@ -251,7 +285,10 @@ impl Controller {
                 node.configured
             } else {
                 match signal {
-                    Some(_) => settled(node.weight, node.capacity() * node.factor * scale),
+                    Some(_) => {
+                        let most = if node.crowd.is_refuted(now) { neutral } else { f64::INFINITY };
+                        settled(node.weight, node.capacity() * node.factor.min(most) * scale)
+                    }
                     None => nearest(node.capacity() * neutral * scale),
                 }
             };
@@ -270,6 +307,7 @@ impl Controller {
             health: node.signal.map(|signal| signal.health),
             measured_at: node.signal.map(|signal| signal.measured_at),
             held: node.response.held,
+            refuted_until: node.crowd.refuted_until(),
         })
     }
 
@@ -295,7 +333,8 @@ impl Controller {
     fn neutral(&self, now: Time) -> f64 {
         let (mut factors, mut capacity) = (0.0, 0.0);
         for node in &self.nodes {
-            if node.believed(now, self.settings.age_max).is_some_and(|signal| signal.health != Health::NONE) {
+            let signal = node.believed(now, self.settings.age_max);
+            if signal.is_some_and(|signal| signal.health != Health::NONE) && !node.crowd.is_refuted(now) {
                 factors += node.factor * node.capacity();
                 capacity += node.capacity();
             }

@@ -15,9 +15,6 @@ const SPENT: u64 = 1 << 44;
 /// those that report none, come last, by `(jobs + 1) · handicap / weight`. So with no reports at all it is
 /// `shortest-expected-delay`, no job is refused for want of credits, and a node gains nothing by its silence.
 ///
-/// Jobs are then those from here, and those of other dispatchers as far as the node reports them; where it does
-/// not, as many of each as there seem to be dispatchers.
-///
 /// Cost and ties: [`Ranking`](crate::parts::Ranking).
 ///
 /// Source: credits as in SALBNET.
@@ -36,14 +33,8 @@ impl Measure for Credits {
                 let left = (left as u64).min(CREDITS_MAX) * u64::from(UNIT);
                 CREDITS_MAX * u64::from(UNIT) - left * u64::from(UNIT) / handicap
             }
-            credits => {
-                let others = match credits {
-                    Some(_) => f64::from(nodes.others(node)),
-                    None => f64::from(jobs) * (nodes.loads.dispatchers(0) - 1.0),
-                };
-                let all = (u64::from(jobs) + others as u64).min(CREDITS_MAX);
-                SPENT + (all + 1) * handicap / weight
-            }
+            // What others have there is as old as the report: all who went by it would go the same way.
+            _ => SPENT + (u64::from(jobs).min(CREDITS_MAX) + 1) * handicap / weight,
         };
         Rank { number, divisor: 1 }
     }

@@ -15,6 +15,15 @@ const EXPIRY: Duration = Duration::from_secs(180);
 const MEAN_OVER: Duration = BLACKOUT;
 /// The time between two reckonings of all shares.
 const UPDATE: Duration = Duration::from_secs(1);
+/// A node is believed so many times what the others can do on average, for their configured weights.
+const WORTH_MAX: f64 = 5.0;
+/// A node on which so many times as many own jobs are in flight for its share as on the others does not end what it says.
+const CROWD: f64 = 4.0;
+/// Fewer jobs than this are no crowd.
+const CROWD_MIN: u32 = 8;
+/// For how long its weight is then not used, the first time; each further time it is twice as long.
+const REST: Duration = Duration::from_secs(10);
+const REST_DOUBLINGS_MAX: u32 = 6;
 /// The share of the node that has the largest.
 const SHARE_MAX: f64 = 65_536.0;
 /// A share that changes by less than one part in so many stays as it is.
@@ -26,6 +35,10 @@ const STEADY: u32 = 64;
 /// with all its capacity in use; both parts are means over some 10 s. It is used once the node has reported it for 10 s, until it has not for
 /// 180 s, and reckoned anew once a second. Where it is not used, a node has what the others have for its
 /// configured weight; if it is used nowhere, this is `weighted-round-robin`. Slow start takes its part of it.
+///
+/// No node has more than five times what the others have for theirs on average. One on which own jobs pile up, four
+/// times as many for its share as on the others, cannot do what it says: for 10 s, the next time for 20 s and so
+/// on, it has no more than what the others have for its configured weight.
 ///
 /// O(log nodes); O(nodes · log nodes) once a second.
 ///
@@ -50,6 +63,9 @@ struct Told {
     /// The share that its configured weight and slow start give it.
     configured: u32,
     share: u32,
+    /// Until when it is not believed more than the others, and how often that has been so of late.
+    refuted_until: Time,
+    refuted: u32,
 }
 
 /// Jobs a second, and the part of its capacity that they took, errors included.
@@ -64,6 +80,24 @@ impl Told {
         let means = self.means?;
         let is_used = now.since(self.last) < EXPIRY && now.since(self.since) >= BLACKOUT;
         is_used.then_some(means.rate / means.used)
+    }
+
+    fn is_refuted(&self, now: Time) -> bool {
+        now < self.refuted_until
+    }
+
+    fn rest(&self) -> Duration {
+        REST * (1 << self.refuted.min(REST_DOUBLINGS_MAX))
+    }
+
+    /// Own jobs are found to pile up on it, or not to.
+    fn found(&mut self, now: Time, crowded: bool) {
+        if crowded && !self.is_refuted(now) {
+            self.refuted_until = now + self.rest();
+            self.refuted += 1;
+        } else if self.refuted > 0 && now >= self.refuted_until + self.rest() {
+            self.refuted = 0;
+        }
     }
 }
 
@@ -87,10 +121,14 @@ impl OrcaWeighted {
     }
 
     fn update(&mut self, nodes: &Nodes, now: Time) {
+        if now >= self.update_at {
+            self.look_at_crowds(nodes, now);
+        }
         (self.is_wrong, self.update_at) = (false, now + UPDATE);
         let (mut weights, mut configured) = (0.0, 0.0);
         for &member in nodes.members() {
-            if let Some(weight) = self.told[member.index()].weight(now) {
+            let told = &self.told[member.index()];
+            if let Some(weight) = told.weight(now).filter(|_| !told.is_refuted(now)) {
                 weights += weight;
                 configured += f64::from(nodes.standing(member).weight);
             }
@@ -98,7 +136,15 @@ impl OrcaWeighted {
         let unknown = if configured > 0.0 { weights / configured } else { 0.0 };
         let worth = |told: &Told, member: NodeId| {
             let standing = nodes.standing(member);
-            let weight = told.weight(now).unwrap_or(unknown * f64::from(standing.weight));
+            let own = f64::from(standing.weight);
+            let weight = match told.weight(now) {
+                None => unknown * own,
+                Some(weight) if told.is_refuted(now) => weight.min(unknown * own),
+                Some(weight) if configured > own => {
+                    weight.min(WORTH_MAX * (weights - weight) / (configured - own) * own)
+                }
+                Some(weight) => weight,
+            };
             weight * f64::from(standing.share) / f64::from(standing.weight * UNIT)
         };
         let worths = nodes.members().iter().map(|&member| worth(&self.told[member.index()], member));
@@ -114,6 +160,22 @@ impl OrcaWeighted {
                 self.told[member.index()].share = share;
                 self.smooth.set(member, share);
             }
+        }
+    }
+
+    /// Finds nodes that have got more than they can do.
+    fn look_at_crowds(&mut self, nodes: &Nodes, now: Time) {
+        let (mut jobs, mut shares) = (0.0, 0.0);
+        for &member in nodes.members() {
+            jobs += f64::from(nodes.jobs(member));
+            shares += f64::from(self.told[member.index()].share);
+        }
+        for &member in nodes.members() {
+            let told = &mut self.told[member.index()];
+            let (own, share) = (nodes.jobs(member), f64::from(told.share));
+            let others = (jobs - f64::from(own) + 1.0) / (shares - share).max(1.0);
+            let crowded = own >= CROWD_MIN && f64::from(own) > CROWD * others * share;
+            told.found(now, crowded && told.means.is_some());
         }
     }
 }

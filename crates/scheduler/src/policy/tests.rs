@@ -271,18 +271,28 @@ fn aggressive_li_fills_up_from_the_least() {
 #[test]
 fn credits_are_spent_and_given_back() {
     let told = "report:a,credits=2 report:b,credits=4";
-    // The most credits first; c says nothing and comes when they are spent, all of its jobs before debts are made.
-    assert_snapshot!(run("credits", "a=1 b=1 c=1", &format!("{told} pick*8 ok:a pick*2")), @"b b a b a b c c a c");
-    assert_snapshot!(run("credits", "a=1 b=1", &format!("{told} pick*8 report:a,credits=1 pick*3")), @"b b a b a b a b a a b");
+    // The most credits first; c says nothing and comes when they are spent, by its jobs, as those that have spent theirs.
+    assert_snapshot!(run("credits", "a=1 b=1 c=1", &format!("{told} pick*8 ok:a pick*2")), @"b b a b a b c c a a");
+    assert_snapshot!(run("credits", "a=1 b=1", &format!("{told} pick*8 report:a,credits=1 pick*3")), @"b b a b a b a a a b a");
     assert_snapshot!(tally("credits", "a=2 b=1", "pick*9"), @"a6 b3");
+}
+
+#[test]
+fn credits_are_believed_up_to_three_times_those_of_others() {
+    let told = "report:a,credits=1000000 report:b,credits=2 report:c,credits=2";
+    assert_snapshot!(tally("credits", "a=1 b=1 c=1", &format!("{told} pick*10")), @"a6 b2 c2");
+    // However often it says so: the jobs that are there are there.
+    let again = "report:a,credits=1000000,jobs=0 report:b,credits=0 report:c,credits=0";
+    assert_snapshot!(tally("credits", "a=1 b=1 c=1", &format!("{told} pick*10 {again} pick*8")), @"a6 b6 c6");
 }
 
 #[test]
 fn credits_are_shown_with_a_minus() {
     let nodes = ('a'..='z').map(|name| format!("{name}=1")).collect::<Vec<_>>().join(" ");
-    for nodes in ["a=1 b=1", &nodes] {
+    for nodes in ["a=1 b=1 c=1", &nodes] {
         let mut stage = crate::testing::Stage::new("credits", nodes);
         stage.act("report:b,credits=7");
+        stage.act("report:c,credits=6");
         stage.act("pick");
         let placement = stage.scheduler.placements().next().unwrap();
         let scores: Vec<f32> = placement.candidates().iter().take(2).map(|shown| shown.score).collect();
