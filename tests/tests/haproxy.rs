@@ -1,11 +1,12 @@
 //! Real HAProxy, steered by what nodes report to a director that serves nobody itself.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use evener_tests::agents::{Agent, tcp};
 use evener_tests::director::Director;
 use evener_tests::haproxy::Haproxy;
 use evener_tests::http::Client;
@@ -333,6 +334,55 @@ fn nodes_that_haproxy_does_not_have_are_added_and_leave_with_the_configuration()
     assert_eq!(report.failures(), 0, "{report}");
     assert!(report.by_node["n4"] > 100, "{report}");
     drop(agents);
+}
+
+#[test]
+fn a_service_that_starts_is_added_and_one_that_stops_is_deleted() {
+    const RAT: Ipv4Addr = Ipv4Addr::new(127, 0, 5, 1);
+    const MOLE: Ipv4Addr = Ipv4Addr::new(127, 0, 5, 2);
+    let (rat, mole) = (Nginx::start_on(RAT, &["rat"]), Nginx::start_on(MOLE, &["mole"]));
+    let haproxy =
+        Haproxy::start(&format!("backend app\n  balance leastconn\n  server rat {}\n", rat.address()));
+    let (necp, port) = (free_address(), mole.address().port());
+    let config = format!(
+        "[feedback]\nnecp = \"{necp}\"\n[pool.app]\nphase = \"300ms\"\nreport_expiry = \"2s\"\n\
+         join = {{ from = [\"{MOLE}/32\"], port = {port}, weight = 5, linger = \"1s\" }}\n\
+         output = {{ haproxy = \"{}\", proxy = \"app\" }}\n\
+         node = [ {{ name = \"rat\", address = \"{}\", weight = 5 }} ]\n",
+        haproxy.socket().display(),
+        rat.address()
+    );
+    let mut director = Director::start(&config);
+    let agent = Agent::connect(necp, MOLE, None);
+    agent.start(tcp(port));
+    let both = format!("rat=5 evener-{MOLE}:{port}=5");
+    let wait_for = |wanted: &str| wait_until(wanted, || haproxy.shown() == wanted);
+    wait_for(&both);
+    let load = Load::start(haproxy.address, 8, Duration::from_millis(1));
+    load.go_on(400);
+    agent.say_health(0);
+    wait_for(&format!("{both}/DRAIN"));
+    agent.say_health(90);
+    wait_for(&both);
+    // The next director finds a server that one of its kind has added, and hears of its node in time.
+    director.signal(director.pid(), Signal::KILL);
+    director.wait();
+    director = Director::start(&config);
+    wait_until("the agent to be back", || director.nodes("app").len() == 2);
+    wait_until("the next director to steer", || {
+        assert_eq!(haproxy.shown(), both);
+        director.json("/pools/app")["output"]["up"] == true
+    });
+    agent.stop(tcp(port));
+    wait_for("rat=5");
+    agent.start(tcp(port));
+    wait_for(&both);
+    load.go_on(100);
+    drop(agent);
+    wait_for("rat=5");
+    let report = load.stop();
+    assert_eq!(report.failures(), 0, "{report}");
+    assert!(report.by_node["mole"] > 100, "{report}");
 }
 
 #[test]
