@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evener_feedback::datagram::{self, Sender};
-use evener_feedback::necp::session::{AgentSettings, Backoff, Rhythm};
+use evener_feedback::necp::session::{Agent as Session, AgentSettings, Backoff, Rhythm};
 use evener_feedback::necp::{self as feedback_necp};
 use evener_feedback::signature::Signer;
 use evener_load::{Sample, Sampler};
@@ -213,6 +213,9 @@ fn agree(measure: &evener_load::Settings, tell: &Tell) -> Result<(), AgentError>
         if tell.services[..index].iter().any(|other| other.port == service.port) {
             return wrong(format!("there is another service {}", service.port));
         }
+    }
+    if tell.services.len().max(tell.exceptions.len()) > Session::WANTED_MAX {
+        return wrong(format!("at most {0} services and {0} exceptions can be had", Session::WANTED_MAX));
     }
     let pushed = tell.directors.iter().find(|director| director.url.speaks == Speaks::Http);
     if let (Update::OnAccess, Some(director)) = (tell.update, pushed) {

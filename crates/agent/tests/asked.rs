@@ -73,6 +73,7 @@ fn what_cannot_work_is_refused_before_anything_is_told() {
         ("director = \"http://a\"\nupdate = \"on_access\"".into(), "http://a:80/report does not ask"),
         ("service = [80, \"80,name=web\"]".into(), "no source has service = \"web\""),
         ("service = [80, \"80,forwarding=direct\"]".into(), "there is another service tcp/80"),
+        (format!("service = {:?}", (1..=65).collect::<Vec<_>>()), "at most 64 services"),
         ("agent_check = \"1,service=web\"".into(), "no source has service = \"web\""),
         ("datagrams = { to = [\"127.0.0.1:1\"] }".into(), "datagrams: expected keys"),
         (

@@ -144,10 +144,10 @@ pub struct Datagrams {
     /// The address of the interface on which groups of IPv4 are joined and sent to; `None`: as routes say.
     pub interface: Option<Ipv4Addr>,
     /// By how much other nodes' clocks may differ, and how long a datagram may be on its way.
-    #[serde(default = "window", with = "humantime_serde")]
+    #[serde(default = "window", deserialize_with = "period")]
     pub window: Duration,
     /// How long what another node said is told on.
-    #[serde(default = "window", with = "humantime_serde")]
+    #[serde(default = "window", deserialize_with = "period")]
     pub expiry: Duration,
 }
 
@@ -170,19 +170,39 @@ impl Default for Datagrams {
 
 /// How long to wait before connecting again: between these, longer after each failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(try_from = "ReconnectTable")]
 pub struct Reconnect {
     /// The shortest wait.
-    #[serde(with = "humantime_serde")]
     pub min: Duration,
     /// The longest.
-    #[serde(with = "humantime_serde")]
     pub max: Duration,
 }
 
 impl Default for Reconnect {
     fn default() -> Reconnect {
         Reconnect { min: Duration::from_secs(1), max: Duration::from_secs(256) }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReconnectTable {
+    min: Option<Period>,
+    max: Option<Period>,
+}
+
+impl TryFrom<ReconnectTable> for Reconnect {
+    type Error = &'static str;
+
+    fn try_from(table: ReconnectTable) -> Result<Reconnect, &'static str> {
+        let or = |period: Option<Period>, default| period.map_or(default, |period| period.0);
+        let default = Reconnect::default();
+        let reconnect = Reconnect { min: or(table.min, default.min), max: or(table.max, default.max) };
+        if reconnect.min <= reconnect.max {
+            Ok(reconnect)
+        } else {
+            Err("expected a min that is not above max")
+        }
     }
 }
 

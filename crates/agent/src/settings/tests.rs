@@ -111,6 +111,9 @@ fn what_cannot_be_is_refused_where_it_stands() {
         ("update = \"never\"", "unknown variant `never`"),
         ("tls = { certificate = \"a\" }", "missing field `ca`"),
         ("tls = { certificate = \"a\", ca = \"b\" }", "expected both a certificate and its key, or neither"),
+        ("reconnect = { min = \"0s\" }", "expected a time from 1ms to 1day"),
+        ("reconnect = { max = \"10ms\" }", "expected a min that is not above max"),
+        ("datagrams = { window = \"0s\" }", "expected a time from 1ms to 1day"),
         ("datagrams = { to = [\"all\"] }", "invalid socket address"),
         ("memory = { stall_max = 20 }", "expected a number from 0 to 1"),
     ];

@@ -14,8 +14,6 @@ use crate::necp::key::Key;
 use crate::necp::unit::{Exception, Flows, Forwarding, Port, Query, Scope, Service};
 use crate::rng::Rng;
 
-/// Services and exceptions at the most, each.
-const WANTED_MAX: usize = 64;
 /// Requests that may wait for their answers; beyond, the director does not do its work.
 const REQUESTS_MAX: usize = 64;
 
@@ -105,6 +103,9 @@ struct Request {
 }
 
 impl Agent {
+    /// Services and exceptions at the most, each.
+    pub const WANTED_MAX: usize = 64;
+
     /// A session that connects at once. `seed` is for jitter.
     pub fn new(settings: AgentSettings, now: Time, seed: u64) -> Agent {
         Agent {
@@ -175,7 +176,7 @@ impl Agent {
     /// Offers a service, now and after each new connection. Says whether there is room for it.
     pub fn start(&mut self, now: Time, service: Service) -> bool {
         let Service { forwarding, port } = service;
-        if self.services.len() >= WANTED_MAX && !self.services.contains_key(&port) {
+        if self.services.len() >= Agent::WANTED_MAX && !self.services.contains_key(&port) {
             return false;
         }
         self.services.insert(port, forwarding);
@@ -199,7 +200,7 @@ impl Agent {
             let same = known.flows == exception.flows && known.scope == exception.scope;
             !same && expires.is_none_or(|at| now < at)
         });
-        if self.exceptions.len() >= WANTED_MAX {
+        if self.exceptions.len() >= Agent::WANTED_MAX {
             return false;
         }
         let ttl = Duration::from_secs(exception.ttl_s.into());
