@@ -21,7 +21,7 @@ PURE := --package evener-model --package evener-scheduler --package evener-proto
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## see on this machine what the choice of a scheduler does (under a minute)
+demo: ## see on this machine what the choice of a scheduler and the reports of nodes do (about a minute)
 	@cargo run --locked --release --package evener -- demo
 
 run: ## run evener with ARGS="..."

@@ -6,11 +6,12 @@ use super::load::rate;
 use crate::demo::{Plan, View, play};
 use crate::output::{self, Status};
 
-/// Shows on embedded nodes what the choice of a scheduler does.
+/// Shows on embedded nodes what the choice of a scheduler does, and what nodes' reports do.
 ///
 /// Four nodes of unequal speed, a director and a load run in this process. Round-robin, least-jobs and
-/// two-choices meet the same arrivals and the same job sizes, one after the other. Nothing is installed
-/// and nothing but loopback is used.
+/// two-choices meet the same arrivals and the same job sizes, one after the other. Then something else takes
+/// the CPU of one node for a while, once without agents and once with agents whose reports the weights follow. Nothing is
+/// installed and nothing but loopback is used.
 ///
 /// Exit status 1 if a request failed, or if the demo was interrupted.
 #[derive(Debug, Args)]
@@ -19,8 +20,8 @@ use crate::output::{self, Status};
   evener demo --seconds 5 --rate 900 --seed 7
   evener demo --json | jq '.acts[] | {scheduler, p99: .corrected.p99_ms}'")]
 pub(crate) struct Demo {
-    /// Seconds of arrivals for each scheduler
-    #[arg(long, default_value_t = 13, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    /// Seconds of arrivals for each scheduler; each act with a busy node takes 1.8 times as long
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
     /// Requests a second; the nodes can do 1000
     #[arg(long, default_value_t = 800.0, value_parser = rate)]

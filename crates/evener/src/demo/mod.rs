@@ -1,10 +1,16 @@
 //! `evener demo`: a director, four unequal nodes and a load, all in this process.
 //!
-//! The same arrivals and the same job sizes meet one scheduler after the other; nothing differs but
+//! In the first part the same arrivals and the same job sizes meet one scheduler after the other; nothing differs but
 //! where the jobs are placed. Nobody tells the director how fast the nodes are.
+//!
+//! In the second part the director is told. Then something else takes the CPU of the fastest node for a while: without
+//! agents nobody notices, with agents the weights follow.
 
 mod act;
+mod agents;
+mod cast;
 mod nodes;
+mod stretch;
 mod summary;
 mod view;
 
@@ -14,10 +20,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use evener_replay::Report;
-use evener_scheduler::Policy;
 use serde::Serialize;
 
+use self::cast::{HOGGED, SCHEDULERS};
 use self::nodes::{JobPlan, NodePlan, NodeUse};
+use self::stretch::StretchUse;
 pub(crate) use self::summary::Summary;
 pub(crate) use self::view::View;
 
@@ -38,9 +45,6 @@ const JOB_TIME: Duration = Duration::from_millis(32);
 /// How unequal jobs are (sigma of the lognormal): one in a hundred takes over ten times the mean.
 const SIGMA: f64 = 1.5;
 
-/// The schedulers, in the order of their acts.
-const POLICIES: [Policy; 3] = [Policy::RoundRobin, Policy::LeastJobs, Policy::TwoChoices];
-
 /// Descriptors beyond those of the connections of jobs.
 const DESCRIPTORS_SPARE: u64 = 200;
 
@@ -52,19 +56,29 @@ const DESCRIPTORS_PER_JOB: u64 = 4;
 pub(crate) struct Plan {
     /// Requests a second.
     pub(crate) rate: f64,
-    /// How long requests arrive in each act.
+    /// How long requests arrive in each act of the first part.
     pub(crate) duration: Duration,
     /// Determines arrivals and job sizes.
     pub(crate) seed: u64,
 }
 
-/// What happened under one scheduler.
+/// What happened in an act.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Act {
+    #[serde(skip)]
+    pub(crate) name: &'static str,
     pub(crate) scheduler: &'static str,
+    /// Whether nodes had agents.
+    pub(crate) agents: bool,
     #[serde(flatten)]
     pub(crate) report: Report,
     pub(crate) nodes: Vec<ActNode>,
+    /// Before, during and after the hog, if there was one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) stretches: Vec<StretchUse>,
+    /// The nodes' weights, ten times a second.
+    #[serde(skip)]
+    pub(crate) weights: Vec<Vec<u32>>,
 }
 
 /// A node in one act.
@@ -93,17 +107,21 @@ impl Plan {
 pub(crate) fn play(plan: &Plan, view: &mut View) -> anyhow::Result<Option<Summary>> {
     let jobs_max = room_for_jobs()?;
     let interrupted = interrupts()?;
-    let mut acts = Vec::new();
+    let mut parts = [Vec::new(), Vec::new()];
     view.begin(plan)?;
-    for (index, policy) in POLICIES.into_iter().enumerate() {
-        view.act(index, policy)?;
-        let Some(act) = act::play(plan, policy, jobs_max, &interrupted, view)? else {
-            return Ok(None);
-        };
-        acts.push(act);
-        view.done(&acts)?;
+    for (acts, casts) in parts.iter_mut().zip([&SCHEDULERS[..], &HOGGED[..]]) {
+        view.part(plan, casts)?;
+        for (index, cast) in casts.iter().enumerate() {
+            view.act(plan, index, casts.len(), cast);
+            let Some(act) = act::play(plan, cast, jobs_max, &interrupted, view)? else {
+                return Ok(None);
+            };
+            acts.push(act);
+            view.done(acts)?;
+        }
     }
-    Ok(Some(Summary::new(plan, acts)))
+    let [schedulers, hogged] = parts;
+    Ok(Some(Summary::new(plan, schedulers, hogged)))
 }
 
 /// Becomes true when the user interrupts; the second time ends the process at once.

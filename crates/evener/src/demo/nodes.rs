@@ -3,12 +3,14 @@
 //! Each node is a queue with a few places of service, first in, first out. When a job arrives
 //! it is known when it will be done; a timer then sends the answer. So four nodes, a director
 //! and a load fit on a small machine without taking the CPU from each other.
+//!
+//! A page, `/load`, tells how much a node has to do, as an application would tell its agent.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -55,6 +57,8 @@ impl JobPlan {
 pub(crate) struct Nodes {
     pub(crate) addresses: Vec<SocketAddr>,
     meters: Arc<Vec<Mutex<Meter>>>,
+    /// What is left of each node's speed, as the bits of an `f64`.
+    left: Arc<Vec<AtomicU64>>,
     stop: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<io::Result<()>>>,
@@ -81,11 +85,29 @@ struct Meter {
     changed: Instant,
     /// Jobs times seconds.
     area: f64,
+    /// The same since the page was last asked for, and when that was.
+    area_seen: f64,
+    seen: Instant,
 }
+
+/// How often the page tells something new.
+const LOOK: Duration = Duration::from_millis(100);
 
 impl Meter {
     fn new(now: Instant) -> Meter {
-        Meter { now: 0, max: 0, begun: 0, since: now, changed: now, area: 0.0 }
+        Meter { now: 0, max: 0, begun: 0, since: now, changed: now, area: 0.0, area_seen: 0.0, seen: now }
+    }
+
+    /// Jobs there at a time, the mean since this was last asked; those of now if that was just before.
+    fn jobs_lately(&mut self, at: Instant) -> f64 {
+        self.change(at, 0);
+        let since = at.duration_since(self.seen);
+        if since < LOOK {
+            return f64::from(self.now);
+        }
+        let mean = (self.area - self.area_seen) / since.as_secs_f64();
+        (self.area_seen, self.seen) = (self.area, at);
+        mean
     }
 
     fn change(&mut self, at: Instant, by: i32) {
@@ -104,6 +126,7 @@ impl Nodes {
         let stop = Arc::new(AtomicBool::new(false));
         let now = Instant::now();
         let meters = Arc::new(plans.iter().map(|_| Mutex::new(Meter::new(now))).collect::<Vec<_>>());
+        let left = Arc::new(plans.iter().map(|_| AtomicU64::new(1f64.to_bits())).collect::<Vec<_>>());
         let mut addresses = Vec::new();
         let mut nodes = Vec::new();
         for (index, plan) in plans.iter().enumerate() {
@@ -120,6 +143,7 @@ impl Nodes {
             jobs,
             nodes,
             meters: Arc::clone(&meters),
+            left: Arc::clone(&left),
             connections: Slab::new(),
             opened: 0,
             due: BinaryHeap::new(),
@@ -128,7 +152,13 @@ impl Nodes {
         let until = Arc::clone(&stop);
         let thread =
             std::thread::Builder::new().name("nodes".to_string()).spawn(move || server.run(&until))?;
-        Ok(Nodes { addresses, meters, stop, waker, thread: Some(thread) })
+        Ok(Nodes { addresses, meters, left, stop, waker, thread: Some(thread) })
+    }
+
+    /// Leaves a node this part of its speed: something else takes the rest. Jobs that it has already take as
+    /// long as they would have.
+    pub(crate) fn slow_down(&self, node: usize, left: f64) {
+        self.left[node].store(left.to_bits(), Ordering::Relaxed);
     }
 
     /// Jobs on each node now.
@@ -174,6 +204,7 @@ struct Server {
     jobs: JobPlan,
     nodes: Vec<Node>,
     meters: Arc<Vec<Mutex<Meter>>>,
+    left: Arc<Vec<AtomicU64>>,
     connections: Slab<Connection>,
     opened: u64,
     due: BinaryHeap<Reverse<Due>>,
@@ -239,12 +270,7 @@ impl Server {
                 continue;
             };
             let body = format!("{{\"node\":\"{}\"}}\n", self.nodes[due.node].name);
-            let answer = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-                body.len()
-            );
-            // So short an answer fits into an empty socket buffer, or the peer is gone.
-            if connection.stream.write_all(answer.as_bytes()).is_err() {
+            if !connection.answer(&body) {
                 self.connections.remove(due.key);
             }
         }
@@ -294,18 +320,40 @@ impl Server {
                 Ok(false) => return true,
                 Ok(true) => {}
             }
-            let number = number_of(self.request.path.of(&connection.bytes));
+            let path = self.request.path.of(&connection.bytes);
+            let (number, is_page) = (number_of(path), path == b"/load");
             connection.bytes.drain(..self.request.head_len as usize);
             let now = Instant::now();
+            if is_page {
+                let mut meter = lock(&self.meters[connection.node]);
+                let load = meter.jobs_lately(now) / self.jobs.places as f64;
+                let body = format!("{{\"load\":{load:.3},\"jobs\":{}}}\n", meter.now);
+                if !connection.answer(&body) {
+                    return false;
+                }
+                continue;
+            }
+            let left = f64::from_bits(self.left[connection.node].load(Ordering::Relaxed));
             let node = &mut self.nodes[connection.node];
             let Reverse(free) = node.free_at.pop().expect("a node has a place of service");
-            let at = free.max(now) + self.jobs.time(number, node.speed);
+            let at = free.max(now) + self.jobs.time(number, node.speed * left);
             node.free_at.push(Reverse(at));
             self.due.push(Reverse(Due { at, node: connection.node, key, id: connection.id }));
             let mut meter = lock(&self.meters[connection.node]);
             meter.begun += 1;
             meter.change(now, 1);
         }
+    }
+}
+
+impl Connection {
+    /// Sends an answer; `false` if the peer is gone. So short an answer fits into an empty socket buffer.
+    fn answer(&mut self, body: &str) -> bool {
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        self.stream.write_all(answer.as_bytes()).is_ok()
     }
 }
 
@@ -346,6 +394,31 @@ mod tests {
         let usage = nodes.usage()[0];
         assert_eq!((usage.jobs, usage.jobs_max), (4, 4));
         assert_eq!(nodes.jobs(), [0]);
+    }
+
+    #[test]
+    fn a_node_tells_how_much_it_has_to_do() {
+        let nodes = Nodes::start(&[NodePlan { name: "mule", speed: 0.001 }], JOBS).unwrap();
+        nodes.slow_down(0, 0.5);
+        let ask = |path: &str| {
+            let mut client = std::net::TcpStream::connect(nodes.addresses[0]).unwrap();
+            write!(client, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            client
+        };
+        let _jobs = [ask("/job/1"), ask("/job/2")];
+        let jobs_seen = || {
+            let mut answer = [0; 256];
+            let count = ask("/load").read(&mut answer).unwrap();
+            let text = String::from_utf8_lossy(&answer[..count]).into_owned();
+            let body: serde_json::Value =
+                serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap();
+            assert!(body["load"].is_number(), "{body}");
+            body["jobs"].as_u64().unwrap()
+        };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while jobs_seen() < 2 {
+            assert!(Instant::now() < deadline, "the jobs are never seen");
+        }
     }
 
     #[test]

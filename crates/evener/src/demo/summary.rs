@@ -2,6 +2,7 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
+use super::stretch::Stretch;
 use super::{Act, Plan};
 use crate::output::{self, ms};
 
@@ -13,20 +14,26 @@ pub(crate) struct Summary {
     seconds: f64,
     utilisation: f64,
     acts: Vec<Act>,
+    /// The acts in which a hog took a node's CPU.
+    hogged: Vec<Act>,
     /// The scheduler with the best figure that [`Summary::verdict`] compares.
     winner: &'static str,
     verdict: String,
+    /// What the agents were good for.
+    feedback: String,
 }
 
 impl Summary {
-    pub(crate) fn new(plan: &Plan, acts: Vec<Act>) -> Summary {
+    pub(crate) fn new(plan: &Plan, acts: Vec<Act>, hogged: Vec<Act>) -> Summary {
         let (winner, verdict) = verdict(&acts);
         Summary {
             seed: plan.seed,
             rate: plan.rate,
             seconds: plan.duration.as_secs_f64(),
             utilisation: plan.utilisation(),
+            feedback: feedback(&hogged),
             acts,
+            hogged,
             winner,
             verdict,
         }
@@ -34,18 +41,22 @@ impl Summary {
 
     /// Whether a request failed in any act.
     pub(crate) fn failed(&self) -> bool {
-        self.acts.iter().any(|act| act.report.failed.total() > 0)
+        self.failures() > 0
     }
 
     /// For people.
     pub(crate) fn render(&self) -> String {
-        format!("\n{}\n{}\n{}", times(&self.acts), jobs(&self.acts), self.closing())
+        let (times, jobs) = (times(&self.acts), jobs(&self.acts));
+        let hogged = format!("{}\n{}", stretches(&self.hogged), weights(&self.hogged));
+        let failed = match self.failures() {
+            0 => String::new(),
+            failed => format!("{failed} requests failed.\n"),
+        };
+        format!("\n{times}\n{jobs}\n{}\n\n{hogged}\n{}\n{failed}", self.verdict, self.feedback)
     }
 
-    fn closing(&self) -> String {
-        let failed: u64 = self.acts.iter().map(|act| act.report.failed.total()).sum();
-        let failed = if failed > 0 { format!("{failed} requests failed.\n") } else { String::new() };
-        format!("{}\n{failed}", self.verdict)
+    fn failures(&self) -> u64 {
+        self.acts.iter().chain(&self.hogged).map(|act| act.report.failed.total()).sum()
     }
 }
 
@@ -86,6 +97,69 @@ fn jobs(acts: &[Act]) -> String {
         table.add_row(row);
     }
     output::lines(&table)
+}
+
+/// What the acts with a hog were like before, during and after it.
+fn stretches(acts: &[Act]) -> String {
+    let mut table =
+        output::table(&["", "p99 before", "during the hog", "after", "requests", "failed"], &[1, 2, 3, 4, 5]);
+    for act in acts {
+        let mut row = vec![act.name.to_string()];
+        row.extend(act.stretches.iter().map(|stretch| ms(stretch.p99_ms)));
+        row.extend([act.report.requests.to_string(), act.report.failed.total().to_string()]);
+        table.add_row(row);
+    }
+    output::lines(&table)
+}
+
+/// How each node's weight went in the act with agents, as a share of all weights.
+fn weights(acts: &[Act]) -> String {
+    let Some(act) = acts.iter().find(|act| act.agents) else { return String::new() };
+    let mut header = vec!["share of the jobs", "before", "during the hog", "after"];
+    let title = format!("weight, {}", act.name);
+    header.push(&title);
+    let mut table = output::table(&header, &[1, 2, 3]);
+    for (index, node) in act.nodes.iter().enumerate() {
+        let mut row = vec![format!("{} x{}", node.name, node.speed)];
+        row.extend(act.stretches.iter().map(|stretch| format!("{:.0} %", 100.0 * stretch.shares[index])));
+        row.push(line_of(&act.weights, index));
+        table.add_row(row);
+    }
+    output::lines(&table)
+}
+
+/// Columns of the picture of a weight.
+const PICTURE: usize = 32;
+
+/// A node's share of the weights over time, in eighths of the height.
+fn line_of(weights: &[Vec<u32>], node: usize) -> String {
+    const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let share = |weights: &Vec<u32>| {
+        let all: u32 = weights.iter().sum();
+        f64::from(weights.get(node).copied().unwrap_or(0)) / f64::from(all.max(1))
+    };
+    let most = weights.iter().map(share).fold(f64::MIN_POSITIVE, f64::max);
+    let columns = PICTURE.min(weights.len());
+    let column = |index: usize| {
+        let height = share(&weights[index * weights.len() / columns]) / most;
+        HEIGHTS[(height * 7.0).round() as usize]
+    };
+    (0..columns).map(column).collect()
+}
+
+/// What the agents were good for, in a sentence.
+fn feedback(acts: &[Act]) -> String {
+    let during = |agents: bool| {
+        let act = acts.iter().find(|act| act.agents == agents)?;
+        act.stretches.iter().find(|stretch| stretch.stretch == Stretch::During)?.p99_ms
+    };
+    let (Some(without), Some(with)) = (during(false), during(true)) else { return String::new() };
+    format!(
+        "While the hog was there, 99 of 100 requests were answered within {} where agents reported and the\n\
+         weights followed, and within {} where nobody told the director.",
+        ms(Some(with)),
+        ms(Some(without))
+    )
 }
 
 /// Who won, and a sentence that says by how much.
@@ -155,7 +229,15 @@ mod tests {
             lag: times,
             invalid: None,
         };
-        Act { scheduler, report, nodes: Vec::new() }
+        Act {
+            name: scheduler,
+            scheduler,
+            agents: false,
+            report,
+            nodes: Vec::new(),
+            stretches: Vec::new(),
+            weights: Vec::new(),
+        }
     }
 
     #[test]
@@ -171,6 +253,14 @@ mod tests {
             "With least-jobs 99 of 100 requests were answered within 100 ms; it took 1.5 times as long with \
              two-choices and 20 times as long with round-robin, on the same nodes and for the same requests."
         );
+    }
+
+    #[test]
+    fn a_weight_that_moves_is_a_line_that_moves() {
+        let weights = |horse| vec![horse, 10];
+        let going: Vec<Vec<u32>> = [40; 16].into_iter().chain([0; 16]).map(weights).collect();
+        assert_eq!(line_of(&going, 0), format!("{}{}", "█".repeat(16), "▁".repeat(16)));
+        assert_eq!(line_of(&[], 0), "");
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::time::Duration;
 use crossterm::style::{Color, Stylize};
 use crossterm::terminal::{Clear, ClearType};
 use crossterm::{cursor, queue, terminal};
-use evener_scheduler::Policy;
 
-use super::{Act, NODES, PLACES, POLICIES, Plan};
+use super::cast::{Cast, Hog};
+use super::{Act, NODES, PLACES, Plan};
 use crate::output::{self, ms};
 
 /// Columns if the terminal does not tell.
@@ -30,6 +30,8 @@ pub(crate) struct Frame {
     pub(crate) p99_ms: Option<f64>,
     /// Jobs on each node.
     pub(crate) jobs: Vec<u32>,
+    /// The weight of each node, where that is worth seeing.
+    pub(crate) weights: Vec<u32>,
 }
 
 /// Where frames go.
@@ -45,7 +47,8 @@ pub(crate) enum View {
 
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    scheduler: &'static str,
+    act: &'static str,
+    hog: Option<(Hog, Duration)>,
     /// The last second that was shown.
     second: u64,
 }
@@ -56,6 +59,7 @@ pub(crate) struct Screen {
     colour: bool,
     duration: Duration,
     heading: String,
+    hog: Option<Hog>,
     /// Lines to go up before the next frame.
     drawn: u16,
     /// Jobs that the longest bar of this act stood for.
@@ -76,36 +80,51 @@ impl View {
 
     pub(crate) fn begin(&mut self, plan: &Plan) -> io::Result<()> {
         let speeds: Vec<_> = NODES.iter().map(|node| format!("{} x{}", node.name, node.speed)).collect();
-        let text = format!(
-            "Four nodes of unequal speed ({}), and a\n\
-             director that is not told which is which. {} requests a second: {:.0} % of what\n\
-             the nodes can do. Each scheduler gets the same requests for {:.0} s (seed {}).\n\n",
-            speeds.join(", "),
-            plan.rate,
-            100.0 * plan.utilisation(),
-            plan.duration.as_secs_f64(),
-            plan.seed
-        );
+        let text = format!("Four nodes of unequal speed: {}. Seed {}.\n", speeds.join(", "), plan.seed);
         match self {
             View::Silent => Ok(()),
             View::Lines(_) => output::print(&text),
-            View::Screen(screen) => {
-                screen.duration = plan.duration;
-                screen.begin(&text)
-            }
+            View::Screen(screen) => screen.begin(&text),
         }
     }
 
-    pub(crate) fn act(&mut self, index: usize, policy: Policy) -> io::Result<()> {
+    /// What the acts that follow are about.
+    pub(crate) fn part(&mut self, plan: &Plan, casts: &[Cast]) -> io::Result<()> {
+        let Some(cast) = casts.first() else { return Ok(()) };
+        let (rate, seconds) = (plan.rate * cast.rate, plan.duration.mul_f64(cast.duration).as_secs_f64());
+        let text = match cast.hog {
+            None => format!(
+                "\n1. Which scheduler? The director is not told which node is which. {rate:.0} requests a\n\
+                 second: {:.0} % of what the nodes can do. Each scheduler gets the same ones, for {seconds:.0} s.\n\n",
+                100.0 * plan.utilisation(),
+            ),
+            Some(hog) => format!(
+                "\n2. What if a node is not what it was? The director is told the speeds. {rate:.0} requests a\n\
+                 second for {seconds:.0} s, placed by weight; for a while something else takes {:.0} % of {}'s CPU.\n\n",
+                100.0 * (1.0 - hog.left),
+                hog.victim(),
+            ),
+        };
+        match self {
+            View::Silent => Ok(()),
+            View::Lines(_) => output::print(&text),
+            View::Screen(screen) => screen.part(&text),
+        }
+    }
+
+    pub(crate) fn act(&mut self, plan: &Plan, index: usize, acts: usize, cast: &Cast) {
+        let duration = plan.duration.mul_f64(cast.duration);
         match self {
             View::Silent => {}
-            View::Lines(lines) => *lines = Lines { scheduler: policy.name(), second: 0 },
+            View::Lines(lines) => {
+                *lines = Lines { act: cast.name, hog: cast.hog.map(|hog| (hog, duration)), second: 0 };
+            }
             View::Screen(screen) => {
-                screen.heading = format!("{} of {}: {}", index + 1, POLICIES.len(), policy.name());
+                screen.heading = format!("{} of {acts}: {}", index + 1, cast.name);
+                (screen.hog, screen.duration) = (cast.hog, duration);
                 screen.jobs_max = BAR_JOBS_MIN;
             }
         }
-        Ok(())
     }
 
     pub(crate) fn frame(&mut self, frame: &Frame) -> io::Result<()> {
@@ -131,19 +150,33 @@ impl Lines {
             return Ok(());
         }
         self.second = second;
-        let jobs: Vec<_> =
-            NODES.iter().zip(&frame.jobs).map(|(node, jobs)| format!("{} {jobs}", node.name)).collect();
+        let of_nodes = |numbers: &[u32]| {
+            let each = NODES.iter().zip(numbers).map(|(node, number)| format!("{} {number}", node.name));
+            each.collect::<Vec<_>>().join(", ")
+        };
+        let weights = match frame.weights.is_empty() {
+            true => String::new(),
+            false => format!("  weights: {}", of_nodes(&frame.weights)),
+        };
+        let hog = self.hog.filter(|(hog, duration)| is_there(hog, *duration, frame.elapsed));
+        let hog = hog.map_or(String::new(), |(hog, _)| format!("  (hog on {})", hog.victim()));
         output::print(&format!(
-            "{:11}  {second:3} s  requests {}  answered {}  failed {}  p50 {}  p99 {}  jobs: {}\n",
-            self.scheduler,
+            "{:14}  {second:3} s  requests {}  answered {}  failed {}  p50 {}  p99 {}  jobs: {}{weights}{hog}\n",
+            self.act,
             frame.requests,
             frame.answered,
             frame.failed,
             ms(frame.p50_ms),
             ms(frame.p99_ms),
-            jobs.join(", ")
+            of_nodes(&frame.jobs)
         ))
     }
+}
+
+/// Whether the hog is there.
+fn is_there(hog: &Hog, duration: Duration, elapsed: Duration) -> bool {
+    let (from, to) = hog.times(duration);
+    (from..to).contains(&elapsed)
 }
 
 impl Screen {
@@ -153,6 +186,7 @@ impl Screen {
             colour: output::colour(),
             duration: Duration::ZERO,
             heading: String::new(),
+            hog: None,
             drawn: 0,
             jobs_max: BAR_JOBS_MIN,
             done: Vec::new(),
@@ -172,6 +206,14 @@ impl Screen {
         self.out.flush()
     }
 
+    /// What was drawn stays, and the next frame is drawn below.
+    fn part(&mut self, text: &str) -> io::Result<()> {
+        self.drawn = 0;
+        self.done.clear();
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
+    }
+
     fn frame(&mut self, frame: &Frame) -> io::Result<()> {
         let width = terminal::size().map_or(WIDTH, |(columns, _)| usize::from(columns).clamp(40, 120));
         let lines = self.lines(frame, width);
@@ -187,10 +229,16 @@ impl Screen {
     }
 
     fn lines(&mut self, frame: &Frame, width: usize) -> Vec<String> {
-        let mut lines = vec![self.style(&self.heading, Color::Cyan), String::new()];
+        let mut heading = self.style(&self.heading, Color::Cyan);
+        if let Some(hog) = self.hog.filter(|hog| is_there(hog, self.duration, frame.elapsed)) {
+            heading += &self.style(&format!("   hog on {}", hog.victim()), Color::Red);
+        }
+        let mut lines = vec![heading, String::new()];
         self.jobs_max = frame.jobs.iter().copied().fold(self.jobs_max, u32::max);
-        for (node, jobs) in NODES.iter().zip(&frame.jobs) {
-            let label = format!("  {:7} x{}  {jobs:5}  ", node.name, node.speed);
+        for (index, (node, jobs)) in NODES.iter().zip(&frame.jobs).enumerate() {
+            let weight =
+                frame.weights.get(index).map_or(String::new(), |weight| format!("weight {weight:3}  "));
+            let label = format!("  {:7} x{}  {weight}{jobs:5}  ", node.name, node.speed);
             let bar = self.bar(*jobs, width.saturating_sub(label.len() + 1));
             lines.push(format!("{label}{bar}"));
         }
@@ -238,8 +286,8 @@ fn done_line(act: &Act) -> String {
     let times = &act.report.corrected;
     let jobs = act.nodes.iter().map(|node| node.usage.jobs_max.to_string()).collect::<Vec<_>>();
     format!(
-        "  {:11}   p50 {}   p99 {}   most jobs {}",
-        act.scheduler,
+        "  {:14}   p50 {}   p99 {}   most jobs {}",
+        act.name,
         ms(times.p50_ms),
         ms(times.p99_ms),
         jobs.join(", ")
@@ -269,6 +317,7 @@ mod tests {
             p50_ms: Some(40.0),
             p99_ms: Some(12_345.0),
             jobs: vec![0, 3, 40, 1000],
+            weights: vec![4, 2, 1, 256],
         };
         for width in [40, 80, 120] {
             let lines = screen.lines(&frame, width);
