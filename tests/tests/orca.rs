@@ -205,9 +205,10 @@ fn a_node_that_says_it_in_each_response_is_heard_now_and_then() {
 
 #[test]
 fn a_pool_may_forward_it_or_not_look_at_it() {
-    for (orca, expected) in [("forward", Some(0.75)), ("off", None)] {
+    let settings = [("orca = \"forward\"", Some(0.75)), ("orca = \"off\"", None), ("from = \"necp\"", None)];
+    for (orca, expected) in settings {
         let node = node(3);
-        let (director, address) = start(&node, &format!("feedback = {{ orca = \"{orca}\" }}"));
+        let (director, address) = start(&node, &format!("feedback = {{ {orca} }}"));
         let mut client = Client::connect(address).expect("the listener accepts");
         let told = ask(&mut client, "binary");
         assert_eq!(told.header("endpoint-load-metrics-bin"), Some("CQAAAAAAAOg/"), "{orca}");

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use evener_engine::snapshot::{
-    self, HttpSpec, ListenerId, ListenerSpec, NodeSpec, PoolId, PoolSpec, Service, TcpSpec, Waiting,
+    self, HttpSpec, ListenerId, ListenerSpec, NodeSpec, Orca, PoolId, PoolSpec, Service, TcpSpec, Waiting,
 };
 use evener_engine::stats::{Histogram, ListenerStats, NodeStats, PerWorker, PoolStats};
 use evener_engine::{Command, Snapshot, WorkerHandle, log_channel, record_channel};
@@ -656,7 +656,8 @@ impl State {
                 idle_connections_max: pool.idle_connections,
                 send_proxy: pool.send_proxy,
                 exceptions: self.exceptions_of(&state.nodes),
-                orca: pool.feedback.orca,
+                // What is not heard is none of the director's business.
+                orca: if state.hears[Dialect::Orca.index()] { pool.feedback.orca } else { Orca::Off },
                 waiting: Arc::clone(&state.waiting),
                 stats: Arc::clone(&state.stats),
             })

@@ -44,6 +44,8 @@ pub(super) fn settings(p: &mut Problems, t: &mut Table<'_>) -> (Settings, bool) 
     });
     settings.phase = phase.unwrap_or(settings.phase);
     settings.load_bound_percent = percent(p, t, "load_bound", settings.load_bound_percent, 1.0..=10.0);
+    settings.current_bonus_percent =
+        percent(p, t, "current_bonus", settings.current_bonus_percent, 0.0..=100.0);
     settings.slow_start = t.or(p, "slow_start", settings.slow_start, Value::duration);
     settings.panic_percent =
         t.or(p, "panic_threshold", u64::from(settings.panic_percent), |v, p| v.integer(p, 0..=100)) as u8;

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use evener_model::NodeId;
 use evener_protocol::http1::{self, Limits, Version};
 use evener_protocol::proxy_protocol;
 use mio::net::TcpStream;
@@ -35,6 +36,8 @@ pub(crate) struct Client {
     pub(super) listener: u32,
     pub(super) exchange: u32,
     pub(super) requests: u32,
+    /// The pool and the node that its last request was placed on: there it may be known.
+    pub(super) placed_on: Option<(u32, NodeId)>,
     state: State,
     /// There may be something to read, and no event will say so.
     pub(super) readable: bool,
@@ -132,6 +135,7 @@ impl Http {
             listener: listener as u32,
             exchange: NONE,
             requests: 0,
+            placed_on: None,
             state: State::Open,
             readable: false,
             read_closed: false,

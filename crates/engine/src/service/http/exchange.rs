@@ -218,7 +218,12 @@ impl Http {
         let pool = &mut pools[exchange.pool as usize];
         let client = &self.clients[exchange.client as usize];
         pool.excluded(client.peer.ip(), || client.peer.reached(&client.io), excluded);
-        let job = Job { key: exchange.key, avoid: exchange.tried(), excluded, ..Job::default() };
+        let is_here = |(on, _): &(u32, NodeId)| *on == exchange.pool;
+        let current = match pool.spec.scheduler.current_bonus_percent {
+            0 => None,
+            _ => client.placed_on.filter(is_here).map(|(_, node)| node),
+        };
+        let job = Job { key: exchange.key, avoid: exchange.tried(), excluded, current };
         let picked = pool.scheduler.pick(now, &job);
         if let Ok(node) = picked {
             pool.node(node).stats(core.worker).picks.add(1);
@@ -236,6 +241,7 @@ impl Http {
                 exchange.node = Some(node);
                 exchange.last_node = Some(node);
                 exchange.picked = now;
+                self.clients[exchange.client as usize].placed_on = Some((exchange.pool, node));
                 self.connect(core, index, node);
             }
             Err(PickError::Full) => {
