@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use evener_engine::snapshot::{Network, Orca};
 use evener_feedback::controller::{Law, Settings as ControllerSettings};
-use evener_feedback::necp::{Forwarding, Protocol};
+use evener_feedback::necp::Protocol;
 use evener_model::Weight;
 use evener_plane::haproxy::{self, Endpoint};
 use evener_plane::ipvs;
@@ -155,13 +155,26 @@ pub enum Output {
         /// The scheduler that the kernel uses.
         scheduler: String,
         /// How packets get to nodes whose agent does not say it.
-        forwarding: Forwarding,
+        forwarding: ipvs::Forwarding,
         /// How long a node that leaves keeps its connections at the most.
         drain_timeout: Duration,
     },
 }
 
 impl Output {
+    /// What keeps a node at this address from being put out.
+    pub(super) fn problem_of(&self, address: SocketAddr) -> Option<String> {
+        match *self {
+            Output::Haproxy { .. } => None,
+            Output::Ipvs { service, forwarding, .. } => {
+                let node = ipvs::WantedDestination { address, forwarding, weight: 0 };
+                // A mark is of the family of its nodes.
+                let wrong = node.check(virtual_service(service, address.is_ipv6()));
+                wrong.err().map(|wrong| wrong.to_string())
+            }
+        }
+    }
+
     /// Whether both would steer the same.
     pub(super) fn is_same_place(&self, other: &Output) -> bool {
         match (self, other) {
@@ -497,9 +510,8 @@ pub(super) fn output(p: &mut Problems, value: &Value<'_>) -> Option<Output> {
             let scheduler_value = t.take("scheduler");
             let scheduler =
                 scheduler_value.as_ref().map_or(Some("wlc"), |value| value.string(p)).unwrap_or_default();
-            let ways =
-                [("nat", Forwarding::Layer3), ("tunnel", Forwarding::Gre), ("direct", Forwarding::Layer2)];
-            let forwarding = t.or(p, "forwarding", Forwarding::Layer3, |v, p| v.choice(p, &ways));
+            let ways = ipvs::Forwarding::ALL.map(|way| (way.name(), way));
+            let forwarding = t.or(p, "forwarding", ipvs::Forwarding::Nat, |v, p| v.choice(p, &ways));
             let service = ipvs.string(p).and_then(|text| {
                 let mark = text.strip_prefix("fwmark:").map(|mark| mark.parse().map(VirtualService::Mark));
                 let service = match mark {

@@ -649,6 +649,22 @@ fn check_outputs(p: &mut Problems, tables: &[(&str, Value<'_>)], pools: &[Pool])
         if let (Some(first), Some((_, value))) = (pools[..place].iter().find(same), table) {
             p.add(value, format!("output: pool \"{}\" steers {output} already", first.name));
         }
+        let Some((_, value)) = table else { continue };
+        for (place, node) in pool.nodes.iter().enumerate() {
+            let is_twice = pool.nodes[..place].iter().any(|other| other.address == node.address);
+            if let Some(problem) = output.problem_of(node.address) {
+                p.add(value, format!("node \"{}\": {problem}", node.name));
+            } else if is_twice && matches!(output, super::Output::Ipvs { .. }) {
+                p.add(value, format!("node \"{}\": {output} cannot have {} twice", node.name, node.address));
+            }
+        }
+        // Of which family those are that join, their agents say.
+        let families = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        let problem = |ip, port| output.problem_of(SocketAddr::new(ip, port));
+        let joined = pool.join.as_ref().map(|join| families.map(|ip| problem(ip, join.port)));
+        if let Some([Some(problem), Some(_)]) = joined {
+            p.add(value, format!("join: {problem}"));
+        }
     }
 }
 

@@ -84,3 +84,26 @@ fn flags_make_the_same_configuration() {
     let wrong = Flags { to: vec!["127.0.0.1:9001,heavy".into()], ..flags };
     insta::assert_snapshot!(wrong.config().unwrap_err().to_string());
 }
+
+#[test]
+fn what_the_kernel_cannot_balance_is_refused() {
+    let of = |output: &str, more: &str| {
+        let node = "{ name = \"rat\", address = \"10.0.1.1:8000\" }";
+        format!("[pool.app]\noutput = {{ ipvs = \"10.0.0.1:80\"{output} }}\nnode = [ {node}{more} ]\n")
+    };
+    let fits = |text: String| Config::from_text("evener.toml", &text).map(|_| ()).map_err(|e| e.to_string());
+    assert_eq!(fits(of("", "")), Ok(()));
+    for way in ["direct", "tunnel", "ipip"] {
+        let error = errors(&of(&format!(", forwarding = \"{way}\""), ""));
+        assert!(error.contains("node \"rat\": 10.0.1.1:8000 has another port"), "{error}");
+    }
+    let error = errors(&of("", ", { name = \"mole\", address = \"10.0.1.1:8000\" }"));
+    assert!(error.contains("node \"mole\"") && error.contains("twice"), "{error}");
+    let error = errors(&of("", ", { name = \"mole\", address = \"[fd00::1]:80\" }"));
+    assert!(error.contains("only a tunnel can lead there"), "{error}");
+    let joined = "[pool.app]\noutput = { ipvs = \"10.0.0.1:80\", forwarding = \"direct\" }\n\
+                  join = { from = [\"10.0.1.0/24\"], port = 8000 }\n";
+    let error = errors(joined);
+    assert!(error.contains("join: ") && error.contains("expected port 80"), "{error}");
+    assert_eq!(fits(joined.replace("8000", "80")), Ok(()));
+}

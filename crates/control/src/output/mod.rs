@@ -181,7 +181,7 @@ async fn carry_out(director: Arc<Director>, pool: String, output: Output) {
     loop {
         ticks.tick().await;
         let now = Instant::now();
-        let wanted = match wanted::of(&director.state(), director.started, &pool, &output) {
+        let (wanted, left_out) = match wanted::of(&director.state(), director.started, &pool, &output) {
             Ok(Some(wanted)) => wanted,
             Ok(None) => continue,
             Err(error) => {
@@ -206,7 +206,7 @@ async fn carry_out(director: Arc<Director>, pool: String, output: Output) {
         balancer = same;
         match result {
             Ok(applied) => {
-                note(&stats, &pool, &output, &applied);
+                note(&stats, &pool, &output, &applied, left_out);
                 (last, next, wait) = (Some(told), now + LOOK, WAIT_MIN);
             }
             Err(error) => {
@@ -221,7 +221,7 @@ async fn carry_out(director: Arc<Director>, pool: String, output: Output) {
     }
 }
 
-fn note(stats: &OutputStats, pool: &str, output: &Output, applied: &Applied) {
+fn note(stats: &OutputStats, pool: &str, output: &Output, applied: &Applied, left_out: Option<String>) {
     stats.changes.fetch_add(applied.changes, Ordering::Relaxed);
     stats.refused.fetch_add(applied.refused.len() as u64, Ordering::Relaxed);
     stats.restarts.fetch_add(applied.restarted.into(), Ordering::Relaxed);
@@ -230,7 +230,11 @@ fn note(stats: &OutputStats, pool: &str, output: &Output, applied: &Applied) {
         tracing::warn!(pool, to = %output, refused, "the output refuses a change");
     }
     let was_up = stats.is_up.swap(true, Ordering::Relaxed);
-    stats.set_error(None);
+    if stats.set_error(left_out.clone())
+        && let Some(error) = left_out
+    {
+        tracing::warn!(pool, to = %output, error, "the output does not get all of the pool");
+    }
     if !was_up {
         tracing::info!(pool, to = %output, "the output follows the pool");
     }

@@ -131,14 +131,24 @@ impl From<necp::Forwarding> for Forwarding {
     }
 }
 
-impl fmt::Display for Forwarding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Forwarding {
+    /// All of them.
+    pub const ALL: [Forwarding; 4] = [Forwarding::Nat, Forwarding::Direct, Forwarding::Gre, Forwarding::Ipip];
+
+    /// Its name in configurations: as agents name it, and one that they cannot name.
+    pub const fn name(self) -> &'static str {
+        match self {
             Forwarding::Nat => "nat",
             Forwarding::Direct => "direct",
+            Forwarding::Gre => "tunnel",
             Forwarding::Ipip => "ipip",
-            Forwarding::Gre => "gre",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Forwarding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
