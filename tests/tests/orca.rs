@@ -1,11 +1,14 @@
 //! What nodes say of themselves in their responses reaches the scheduler, and not the clients.
 
+use std::collections::BTreeSet;
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
 
 use evener_scheduler::Policy;
+use evener_tests::agents::{Agent, tcp};
 use evener_tests::clients::{curl, python};
-use evener_tests::director::{Director, evener, pool_of};
+use evener_tests::director::{Director, evener, pool_of, web_with};
 use evener_tests::http::{Client, Response};
 use evener_tests::nodes::{self, Node};
 use evener_tests::{free_address, prometheus, wait_until};
@@ -296,4 +299,57 @@ fn what_was_chosen_by_it_is_chosen_again_in_the_replay() {
     let recording = director.folder.path().join("run.rec").display().to_string();
     let replayed = evener(&["sim", "replay", &recording]);
     assert!(replayed.status.success(), "{replayed:?}");
+}
+
+#[test]
+fn a_response_does_not_let_a_node_in_again_whose_agent_wants_no_jobs() {
+    let rat = IpAddr::from([127, 0, 11, 1]);
+    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let held = Arc::clone(&gate);
+    let node = Node::http_on(rat, move |request, stream| {
+        if request.path() != "/long" {
+            return nodes::respond(stream, "200 OK", "", b"rat");
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nrat\r\n")?;
+        let (is_open, changed) = &*held;
+        let opened = changed.wait_while(is_open.lock().expect("no panic"), |is_open| !*is_open);
+        drop(opened.expect("no node thread panics"));
+        stream.write_all(b"0\r\nendpoint-load-metrics: TEXT cpu_utilization=0.25\r\n\r\n")
+    });
+    let (mole, web, necp) = (nodes::named("mole"), free_address(), free_address());
+    let feedback = format!("[feedback]\nnecp = \"{necp}\"\nallow_unauthenticated = true\n");
+    let pool = "scheduler = \"round-robin\"";
+    let config = feedback + &web_with(web, "", &[node.address, mole.address], pool);
+    let director = Director::start_with("workers = 1", &config);
+    let agent = Agent::connect(necp, rat, None);
+    agent.start(tcp(node.address.port()));
+    agent.wait_open();
+    // A request that the rat answers as long as the test wants.
+    let mut long = loop {
+        let mut client = Client::connect(web).expect("the listener accepts");
+        client.send("GET /long HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+        let head = client.head().expect("an answer").expect("a head");
+        if head.has_token("Transfer-Encoding", "chunked") {
+            break (client, head);
+        }
+    };
+    agent.say_health(0);
+    let names = || -> BTreeSet<String> {
+        let mut client = Client::connect(web).expect("the listener accepts");
+        (0..6).map(|_| client.get("/").expect("an answer").text().to_owned()).collect()
+    };
+    wait_until("the rat to get no jobs", || names().iter().eq(["mole"]));
+    assert_eq!(count(&director, "evener_reports_total"), 0.0);
+    *gate.0.lock().expect("no panic") = true;
+    gate.1.notify_all();
+    let (body, trailers) = long.0.body(&long.1, false).expect("a body");
+    assert_eq!((&body[..], trailers.len()), (&b"rat"[..], 0));
+    wait_until("the response to be heard", || count(&director, "evener_reports_total") == 1.0);
+    wait_until("the load to be known", || {
+        let signals = director.node("app", "n1")["signals"].to_string();
+        signals.contains("reported_load") && signals.contains("0.25")
+    });
+    assert!(names().iter().eq(["mole"]));
+    agent.say_health(100);
+    wait_until("the rat to get jobs", || names().contains("rat"));
 }
