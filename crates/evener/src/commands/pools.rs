@@ -23,7 +23,36 @@ pub(crate) struct Pool {
     weights: String,
     #[serde(default)]
     queued: u64,
+    #[serde(default)]
+    output: Option<Output>,
     nodes: Vec<Node>,
+}
+
+/// Another balancer that carries out what the pool comes to.
+#[derive(Debug, Deserialize)]
+struct Output {
+    to: String,
+    up: bool,
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    leaving: u64,
+}
+
+impl Output {
+    fn line(&self) -> String {
+        let state = match (&self.error, self.up) {
+            (Some(error), _) => error.clone(),
+            (None, true) => "follows".to_owned(),
+            (None, false) => "not told anything yet".to_owned(),
+        };
+        let leaving = match self.leaving {
+            0 => String::new(),
+            1 => ", 1 node leaves".to_owned(),
+            many => format!(", {many} nodes leave"),
+        };
+        format!("output to {}: {state}{leaving}\n", self.to)
+    }
 }
 
 impl Pool {
@@ -137,7 +166,9 @@ pub(crate) fn render(pools: &[Pool], colour: bool) -> String {
             "" | "off" => String::new(),
             law => format!(", weights follow reports: {law}"),
         };
-        format!("pool {} ({}{weights}{queued})\n{}", pool.name, pool.scheduler, nodes(&pool.nodes, colour))
+        let output = pool.output.as_ref().map(Output::line).unwrap_or_default();
+        let nodes = nodes(&pool.nodes, colour);
+        format!("pool {} ({}{weights}{queued})\n{output}{nodes}", pool.name, pool.scheduler)
     };
     pools.iter().map(each).collect::<Vec<_>>().join("\n")
 }
@@ -207,6 +238,7 @@ mod tests {
     fn a_pool_is_shown_with_its_nodes() {
         let pools: Pools = serde_json::from_value(serde_json::json!({ "pools": [{
             "name": "app", "scheduler": "two-choices", "weights": "integral", "queued": 2,
+            "output": { "to": "HAProxy at /run/h.sock, proxy app", "up": true, "error": null, "leaving": 2 },
             "nodes": [{
                 "name": "rat", "address": "10.0.0.1:80", "state": "up", "weight": 5, "weight_configured": 7,
                 "jobs": 3, "picks": 120,
@@ -225,12 +257,13 @@ mod tests {
         let shown = render(&pools.pools, false);
         let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0].join(" "), "pool app (two-choices, weights follow reports: integral, 2 waiting)");
+        assert_eq!(lines[1].join(" "), "output to HAProxy at /run/h.sock, proxy app: follows, 2 nodes leave");
         assert_eq!(
-            lines[1].join(" "),
+            lines[2].join(" "),
             "NODE ADDRESS STATE WEIGHT JOBS PICKS FAILED P50 P99 OPEN IDLE SIGNALS"
         );
         assert_eq!(
-            lines[2].join(" "),
+            lines[3].join(" "),
             "rat 10.0.0.1:80 up 5 (of 7) 3 120 2 1.25 ms - 7 4 latency 1.23 ms (1.5 s ago), failure_share 2 %, \
              reported_load 0.50 (necp, 800 ms ago)"
         );
