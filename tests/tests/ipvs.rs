@@ -19,6 +19,9 @@ use evener_tests::guest::network::{
 };
 use evener_tests::guest::{Guest, IPVS, scenario};
 use evener_tests::{wait_for, wait_until};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, Uid, set_capabilities, set_keep_capabilities, set_thread_res_uid,
+};
 
 fn in_guest(body: impl FnOnce()) {
     let modules: Vec<_> =
@@ -74,13 +77,31 @@ fn without_modules_the_error_names_the_remedy() {
 #[test]
 fn without_privileges_the_error_names_the_remedy() {
     in_guest(|| {
-        let nobody = rustix::thread::Uid::from_raw(65534);
-        // Only this thread: the kernel knows users of threads.
-        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may");
+        become_nobody_with(CapabilitySet::NET_BIND_SERVICE);
         let error = Ipvs::open().expect_err("nobody may not");
         assert!(matches!(error, IpvsError::Denied), "{error:?}");
         assert!(error.to_string().contains("CAP_NET_ADMIN"), "{error}");
     });
+}
+
+#[test]
+fn one_capability_is_enough() {
+    in_guest(|| {
+        become_nobody_with(CapabilitySet::NET_ADMIN);
+        let mut ipvs = Ipvs::open().expect("it is allowed");
+        let node = SocketAddr::from(([10, 0, 1, 1], 80));
+        assert_eq!(apply(&mut ipvs, 0, &wanted(tcp(vip()), "rr", &[(node, 1)])).done.len(), 2);
+    });
+}
+
+/// Makes this thread, and it alone, a user who has nothing of root's but this.
+fn become_nobody_with(capability: CapabilitySet) {
+    let nobody = Uid::from_raw(65534);
+    set_keep_capabilities(true).expect("root may");
+    set_thread_res_uid(nobody, nobody, nobody).expect("root may");
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: capability, permitted: capability, inheritable: none };
+    set_capabilities(None, sets).expect("fewer are always possible");
 }
 
 #[test]
