@@ -6,6 +6,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
+use std::process::Command;
 use std::time::Duration;
 
 use evener_model::Time;
@@ -274,6 +275,33 @@ fn quiesced_nodes_keep_their_connections() {
         let last = 5 + WantedService::DRAIN_TIMEOUT.as_secs();
         assert_eq!(apply(&mut ipvs, last - 1, &none).leaving, 1);
         assert_eq!(texts(&apply(&mut ipvs, last, &none)), [format!("delete {a}")]);
+    });
+}
+
+#[test]
+fn a_module_that_is_loaded_anew_is_found() {
+    in_guest(|| {
+        let mut ipvs = Ipvs::open().expect("there is IPVS");
+        let node = SocketAddr::from(([10, 0, 1, 1], 80));
+        let one = wanted(tcp(vip()), "rr", &[(node, 1)]);
+        apply(&mut ipvs, 0, &one);
+        sh("ipvsadm -C");
+        let modules = "ip_vs_rr ip_vs_wrr ip_vs_wlc ip_vs";
+        // Namespaces of scenarios before this one go in their own time, with what they had.
+        wait_until("the module to be free", || {
+            modules.split(' ').for_each(|module| drop(Command::new("rmmod").arg(module).output()));
+            !std::fs::read_to_string("/proc/modules").expect("there are modules").contains("ip_vs")
+        });
+        let error = ipvs.apply(at(1), &one).expect_err("it is gone");
+        assert!(matches!(error, IpvsError::Missing), "{error:?}");
+        for module in modules.split(' ').rev() {
+            sh(&format!("insmod /mod/{module}.ko"));
+        }
+        let texts = texts(&apply(&mut ipvs, 2, &one));
+        let again = ["add with rr", "add 10.0.1.1:80 weight 1"]
+            .map(|text| text.to_owned() + " (another had changed it)");
+        assert_eq!(texts, again);
+        assert_eq!(ipvsadm(), ["TCP 10.0.0.1:80 rr", "-> 10.0.1.1:80 Masq 1 0 0"]);
     });
 }
 

@@ -1,6 +1,7 @@
 //! The driver: looks, plans, does, and tells.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::time::Duration;
 
 use evener_model::Time;
@@ -67,7 +68,14 @@ impl Ipvs {
     /// # Errors
     /// [`IpvsError`] if the kernel does not say.
     pub fn services(&mut self) -> Result<Vec<Service>, IpvsError> {
-        self.socket.services()
+        match self.socket.services() {
+            // The module was unloaded, and has another number if it is there again.
+            Err(IpvsError::Refused(error)) if is_no_entry(&error) => {
+                self.socket = Socket::open()?;
+                self.socket.services()
+            }
+            services => services,
+        }
     }
 
     /// The destinations of a service; none if it is not there.
@@ -162,7 +170,7 @@ impl Ipvs {
         });
         match (&change.step, asked) {
             (Step::AddService(service) | Step::EditService(service), Err(IpvsError::Refused(error)))
-                if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) =>
+                if is_no_entry(&error) =>
             {
                 Err(IpvsError::NoScheduler(service.scheduler.clone()))
             }
@@ -175,6 +183,10 @@ impl Steered {
     fn new(now: Time) -> Steered {
         Steered { memory: Memory::new(now), drain_timeout: WantedService::DRAIN_TIMEOUT }
     }
+}
+
+fn is_no_entry(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
 }
 
 fn log(change: &Change) {
