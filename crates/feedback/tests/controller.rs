@@ -163,6 +163,73 @@ fn smoothing_settles_and_then_rests() {
     }
 }
 
+/// The loop with a new controller, as after a restart of the director; nodes have reported to it.
+fn restarted(mut pool: Loop, settings: Settings, configured: u64, resumes: bool) -> Loop {
+    let weight = Weight::new(configured).unwrap();
+    let nodes: Vec<_> = pool.weights.iter().map(|(id, _)| (*id, weight)).collect();
+    let before = pool.weights.clone();
+    pool.controller = Controller::new(settings, &nodes);
+    for node in 0..nodes.len() {
+        let health = Some(Health::saturating((100.0 * (1.0 - pool.nodes[node].measured)).max(1.0) as u8));
+        let report = Report { measured_at: pool.now, health, ..Report::default() };
+        pool.controller.reported(pool.now, NodeId(node as u32), &report).expect("a good report");
+    }
+    if resumes {
+        pool.controller.resume(pool.now, &before);
+    }
+    pool.controller.weights(pool.now, &mut pool.weights);
+    pool
+}
+
+#[test]
+fn a_new_controller_goes_on_where_the_last_one_was() {
+    let nodes = [toy(50.0), toy(100.0), toy(100.0), toy(180.0)];
+    let moved = |settings: Settings, resumes| {
+        let mut pool = Loop::new(settings, 5, &nodes, 300.0);
+        pool.run(200);
+        let before: Vec<f64> = (0..nodes.len()).map(|node| pool.share(node)).collect();
+        let mut pool = restarted(pool, settings, 5, resumes);
+        let mut most: f64 = 0.0;
+        for _ in 0..60 {
+            for (node, share) in before.iter().enumerate() {
+                most = most.max((pool.share(node) / share - 1.0).abs());
+            }
+            pool.second();
+        }
+        most
+    };
+    for settings in [integral(), smoothing()] {
+        let (resumed, anew) = (moved(settings, true), moved(settings, false));
+        assert!(
+            resumed < 0.15 && anew > 0.3,
+            "{:?}: {resumed:.2}, and {anew:.2} from the start",
+            settings.law
+        );
+    }
+}
+
+#[test]
+fn what_is_resumed_is_bound_as_all_weights_are() {
+    let weights = |weights: [u64; 3]| {
+        let of = |(id, weight): (usize, u64)| (NodeId(id as u32), Weight::new(weight).unwrap());
+        weights.into_iter().enumerate().map(of).collect::<Vec<_>>()
+    };
+    for law in [smoothing(), integral()] {
+        let pool = Loop::new(law, 1, &[toy(100.0); 3], 150.0);
+        let mut pool = restarted(pool, law, 1, false);
+        pool.controller.resume(pool.now, &weights([256, 1, 0]));
+        pool.controller.weights(pool.now, &mut pool.weights);
+        let values = pool.values();
+        assert!(values[1] >= 1 && values[0] <= 256 && values[2] >= 1, "{:?}: {values:?}", law.law);
+        pool.run(400);
+        assert!(pool.gap() < 0.1, "{:?}: {:?}", law.law, pool.values());
+    }
+    let mut off = Loop::new(settings(Law::Off), 3, &[toy(100.0); 3], 150.0);
+    off.controller.resume(off.now, &weights([1, 2, 3]));
+    off.controller.weights(off.now, &mut off.weights);
+    assert_eq!(off.values(), [3, 3, 3]);
+}
+
 #[test]
 fn weights_move_back_when_the_burden_is_gone() {
     let mut pool = Loop::new(integral(), 5, &[toy(100.0); 4], 200.0);

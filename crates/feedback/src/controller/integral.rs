@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use evener_model::{Health, Time};
 
-use super::{Node, Settings};
+use super::{FACTOR_MIN, Node, Settings};
 
-/// Factors go no lower: one that did would be slow to come back.
-const FACTOR_MIN: f64 = 1.0 / 64.0;
 /// When a factor has grown this many times, the load must have followed.
 const STRETCH: f64 = 1.5;
 /// By how much a load must have grown then, compared with its peers' loads. Half as much as the factor would

@@ -55,6 +55,8 @@ const LOAD_MAX: f64 = 2.0;
 /// The weight that the node of the largest configured weight gets for a factor of 1, if that weight is below it: fine
 /// enough to move by a hundredth. With equal nodes and smoothing, a weight is then the smoothed health.
 const FULL_SCALE: f64 = 100.0;
+/// Factors that move by themselves go no lower: one that did would be slow to come back.
+const FACTOR_MIN: f64 = 1.0 / 64.0;
 
 /// Why a report was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -151,6 +153,11 @@ impl Node {
     /// What the node said, if it is still believed.
     fn believed(&self, now: Time, age_max: Duration) -> Option<Signal> {
         self.signal.filter(|signal| now.since(signal.measured_at) < age_max)
+    }
+
+    /// The health it last reported, 0–1.
+    fn health(&self) -> f64 {
+        self.signal.map_or(1.0, |signal| f64::from(signal.health.value()) / 100.0)
     }
 
     fn forget(&mut self) {
@@ -255,6 +262,38 @@ impl Controller {
         let neutral = self.neutral(now);
         for node in self.nodes.iter_mut().filter(|node| node.crowd.is_refuted(now)) {
             node.factor = node.factor.min(neutral);
+        }
+    }
+
+    /// Goes on from weights that another controller of the pool had come to, such as that of a director that is gone:
+    /// only their proportions count. Nodes that have not reported yet, or refuse, stay as they are.
+    ///
+    /// O(nodes · log nodes).
+    pub fn resume(&mut self, now: Time, weights: &[(NodeId, Weight)]) {
+        let mut found: Vec<(usize, f64)> = Vec::with_capacity(weights.len());
+        for &(id, weight) in weights.iter().filter(|(_, weight)| *weight != Weight::DRAIN) {
+            let Ok(place) = self.nodes.binary_search_by_key(&id, |node| node.id) else { continue };
+            let node = &self.nodes[place];
+            let takes = node.believed(now, self.settings.age_max).is_some_and(|it| it.health != Health::NONE);
+            if takes && node.configured != Weight::DRAIN {
+                found.push((place, f64::from(weight.value()) / node.capacity()));
+            }
+        }
+        let sum = |of: &dyn Fn(&Node, f64) -> f64| -> f64 {
+            found.iter().map(|&(place, ratio)| of(&self.nodes[place], ratio)).sum()
+        };
+        let weights = sum(&|node, ratio| ratio * node.capacity());
+        // The mean of a law's factors: that of health, or 1.
+        let (mean, most) = match self.settings.law {
+            Law::Off => return,
+            Law::Smoothing { .. } => (sum(&|node, _| node.health() * node.capacity()), 1.0),
+            Law::Integral { .. } => (sum(&|node, _| node.capacity()), self.settings.odds_max),
+        };
+        for (place, ratio) in found {
+            let node = &mut self.nodes[place];
+            node.factor = within(ratio * mean / weights, FACTOR_MIN, most);
+            node.smoothed = node.factor;
+            node.response = integral::Response::new();
         }
     }
 
