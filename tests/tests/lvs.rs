@@ -11,6 +11,7 @@ use evener_tests::guest::network::{
     build_nated, connect, counts_from_client, ipvsadm, say, sh, virtual_address, within,
 };
 use evener_tests::guest::{Guest, IPVS, scenario};
+use evener_tests::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The processor is emulated: far longer than it needs there.
@@ -103,12 +104,17 @@ struct Agent {
 
 impl Agent {
     fn start(node: u8) -> Agent {
+        Agent::start_by(node, "nat")
+    }
+
+    /// One that says that packets are to come in this way.
+    fn start_by(node: u8, forwarding: &str) -> Agent {
         let file = format!("/tmp/agent{node}.toml");
         let text = format!(
             "[agent]\nnode = \"n{node}\"\ninterval = \"500ms\"\n\
              director = \"necp://10.3.{node}.1\"\nkeys = \"{}\"\n\
              keepalive = \"1s\"\nreconnect = {{ min = \"200ms\", max = \"1s\" }}\n\
-             service = [8000]\nhealth = {{ load_max = 1000 }}\nmemory = {{ stall_max = 0 }}\n\
+             service = {{ port = 8000, forwarding = \"{forwarding}\" }}\nhealth = {{ load_max = 1000 }}\nmemory = {{ stall_max = 0 }}\n\
              [[agent.source]]\nrequired = true\nprogram = {{ run = [\"/applets/cat\", \"/tmp/health{node}\"] }}\n",
             keys().display(),
         );
@@ -234,5 +240,36 @@ fn lvs_goes_on_without_the_director_and_the_next_one_finds_it() {
         });
         assert!(ipvsadm().contains(&"TCP 10.9.9.9:99 rr".to_owned()), "another's service stays");
         assert_eq!(counts_from_client(20), [10, 10, 0]);
+    });
+}
+
+#[test]
+fn a_way_that_leads_nowhere_harms_nobody() {
+    in_guest(|| {
+        build_nated();
+        let _director = director();
+        // Direct routing and tunnels do not rewrite ports, so these cannot be meant.
+        let _agents =
+            [(1, "nat"), (2, "direct"), (3, "tunnel")].map(|(node, way)| Agent::start_by(node, way));
+        await_lvs("three nodes", |seen| (serving(seen) == [1, 2, 3]).then_some(()));
+        assert!(destinations().iter().all(|destination| destination.way == "Masq"));
+        assert_eq!(counts_from_client(30), [10, 10, 10]);
+    });
+}
+
+#[test]
+fn without_modules_the_director_says_what_to_do_and_tries_again() {
+    in_guest(|| {
+        let mut director = director();
+        wait_until("it to say what to do", || director.stderr().contains("modprobe ip_vs"));
+        let error = director.json("/pools/app")["output"]["error"].to_string();
+        assert!(error.contains("modprobe ip_vs"), "{error}");
+        for module in IPVS {
+            sh(&format!("insmod /mod/{module}.ko"));
+        }
+        await_lvs("the service", |_| (ipvsadm() == ["TCP 10.0.0.1:80 wrr"]).then_some(()));
+        assert!(director.runs());
+        let output = director.json("/pools/app")["output"].clone();
+        assert!(output["error"].is_null(), "{output}");
     });
 }
