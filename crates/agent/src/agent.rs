@@ -18,6 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::datagrams::{self, Heard, Sockets};
 use crate::error::AgentError;
+use crate::failures::Failures;
 use crate::latest::{Clock, Latest, Taken, Told};
 use crate::necp::{self, Link};
 use crate::net::{self, Target};
@@ -128,6 +129,7 @@ impl Agent {
         let stop_timeout = self.tell.stop_timeout;
         let (mut sessions, _others) = self.start(&latest, &stopped)?;
 
+        let mut failures = Failures::default();
         let mut rounds = interval(sampler.interval());
         // A machine that was asleep needs no samples of that time.
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -143,6 +145,7 @@ impl Agent {
                 () = &mut stop => break,
                 sample = sampler.sample(at) => sample,
             };
+            failures.note(&sample.failed);
             let flow = on_sample(&sample);
             samples.send_replace(Some(Arc::new(Taken { at, sample })));
             if flow.is_break() {

@@ -9,6 +9,7 @@ mod agent;
 mod check;
 mod datagrams;
 mod error;
+mod failures;
 mod http;
 mod latest;
 mod necp;
