@@ -5,7 +5,7 @@
 //! tells how its own went. So a scenario is a test like others, only that it may do with the kernel what it likes.
 //!
 //! - `tests/guest/fetch` unpacks the kernel and `ipvsadm`; nothing is installed but qemu and busybox.
-//! - The guest is a kernel and an archive in memory ([`Guest::boot`]): busybox, the modules that are named in the order
+//! - The guest is a kernel and an archive in memory: busybox, the modules that are named in the order
 //!   in which they are loaded, programs with the libraries that `ldd` names, and an `/init` that runs the scenarios one
 //!   after the other and then powers off. It has no disk and no network but its own.
 //! - The processor is emulated (`-accel tcg`), so that it runs where there is no KVM: 2 s until `/init`.

@@ -81,6 +81,11 @@ fn keys() -> PathBuf {
 }
 
 fn director() -> Director {
+    director_with("")
+}
+
+/// The same with further lines for the pool.
+fn director_with(pool: &str) -> Director {
     Director::start_with(
         "workers = 1",
         &format!(
@@ -89,7 +94,7 @@ fn director() -> Director {
              output = {{ ipvs = \"{}\", scheduler = \"wrr\" }}\n\
              join = {{ from = [\"10.3.0.0/16\"], port = 8000 }}\n\
              phase = \"1s\"\nfeedback = {{ weights = \"smoothing\", alpha = 1.0, step = 1.0, dead_band = 0.0 }}\n\
-             node = []\n",
+             node = []\n{pool}\n",
             keys().display(),
             virtual_address(),
         ),
@@ -271,5 +276,23 @@ fn without_modules_the_director_says_what_to_do_and_tries_again() {
         assert!(director.runs());
         let output = director.json("/pools/app")["output"].clone();
         assert!(output["error"].is_null(), "{output}");
+    });
+}
+
+#[test]
+fn a_node_that_is_cut_off_gets_nothing() {
+    in_guest(|| {
+        build_nated();
+        let _director =
+            director_with("check = { tcp = true, interval = \"500ms\", timeout = \"400ms\", fall = 2 }");
+        let _agents = [1, 2, 3].map(Agent::start);
+        await_lvs("three nodes", |seen| (serving(seen) == [1, 2, 3]).then_some(()));
+        sh("/bin/ip link set ton3 down");
+        // Its agent cannot say anything; only who asks the node can know.
+        await_lvs("two that serve", |seen| (serving(seen) == [1, 2]).then_some(()));
+        assert_eq!(counts_from_client(10)[2], 0);
+        sh("/bin/ip link set ton3 up");
+        await_lvs("three that serve", |seen| (serving(seen) == [1, 2, 3]).then_some(()));
+        assert!(counts_from_client(30)[2] > 0);
     });
 }
