@@ -183,7 +183,9 @@ impl Director {
     /// All pools as they are now. Waits for the workers, half a second at the most.
     pub fn pools(&self) -> PoolsView {
         let states: Vec<(config::Pool, PoolState)> = {
-            let state = self.state();
+            let mut state = self.state();
+            // What is shown is what jobs are placed by.
+            self.tell(&mut state);
             let pools = state.config.pools.iter();
             pools.map(|pool| (pool.clone(), state.pools[&pool.name].clone())).collect()
         };
@@ -368,7 +370,7 @@ fn placement_view(
     name: &impl Fn(NodeId) -> String,
 ) -> PlacementView {
     let chosen = placement.choice.ok();
-    let candidates = placement.candidates().iter().map(|candidate| {
+    let candidates = placement.candidates().iter().enumerate().map(|(place, candidate)| {
         let mut signals = vec![
             SignalView::new("jobs", candidate.jobs.into(), Some(0.0)),
             SignalView::new("weight", candidate.weight.into(), None),
@@ -377,7 +379,7 @@ fn placement_view(
             let age = ms(placement.time.since(fed));
             signals.push(SignalView::new("latency_ms", ms(latency).into(), Some(age)));
         }
-        if let Some(Said { measured_at, jobs, load, health }) = candidate.said {
+        if let Some(Said { measured_at, jobs, load, health }) = placement.said(place) {
             let age = ms(placement.time.since(measured_at));
             let report = Report { measured_at, jobs, load, health, ..Report::default() };
             signals.extend(reported(&report).map(|(name, value)| SignalView::new(name, value, Some(age))));

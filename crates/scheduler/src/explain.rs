@@ -6,6 +6,7 @@ use evener_model::{Health, NodeId, Report, Time, Weight};
 use thiserror::Error;
 
 use crate::Policy;
+use crate::nodes::Nodes;
 
 /// Why no node was picked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
@@ -92,8 +93,6 @@ pub struct Candidate {
     pub score: f32,
     /// Mean latency and when it was last fed, for policies that look at it.
     pub latency: Option<(Duration, Time)>,
-    /// What the node had said of itself, if that was still believed.
-    pub said: Option<Said>,
 }
 
 /// What a placement remembers of a node's report.
@@ -124,6 +123,10 @@ pub struct Placement {
     pub panic: bool,
     candidates: [Candidate; Placement::CANDIDATES_MAX],
     len: u8,
+    /// How many of the next are of this placement. They lie apart, so that where no node says anything a pick does not
+    /// touch them.
+    said_len: u8,
+    said: [Option<Said>; Placement::CANDIDATES_MAX],
 }
 
 impl Placement {
@@ -136,45 +139,56 @@ impl Placement {
         &self.candidates[..usize::from(self.len)]
     }
 
+    /// What the candidate at that place had said of itself, if that was still believed.
+    pub fn said(&self, place: usize) -> Option<Said> {
+        self.said[..usize::from(self.said_len)].get(place).copied().flatten()
+    }
+
     const NONE: Placement = Placement {
         time: Time::ZERO,
         policy: Policy::RoundRobin,
         choice: Err(PickError::NoNode),
         candidates_total: 0,
         panic: false,
-        candidates: [Candidate {
-            node: NodeId(0),
-            jobs: 0,
-            weight: 0,
-            score: f32::NAN,
-            latency: None,
-            said: None,
-        }; Placement::CANDIDATES_MAX],
+        candidates: [Candidate { node: NodeId(0), jobs: 0, weight: 0, score: f32::NAN, latency: None };
+            Placement::CANDIDATES_MAX],
         len: 0,
+        said_len: 0,
+        said: [None; Placement::CANDIDATES_MAX],
     };
 
     /// Remembers that a node was compared. The ninth and later ones are let go.
     #[inline]
-    pub(crate) fn compare(&mut self, candidate: Candidate) {
-        if let Some(place) = self.candidates.get_mut(usize::from(self.len)) {
-            *place = candidate;
+    pub(crate) fn compare(&mut self, nodes: &Nodes, candidate: Candidate) {
+        let place = usize::from(self.len);
+        if let Some(free) = self.candidates.get_mut(place) {
+            *free = candidate;
             self.len += 1;
+            if nodes.have_reported() {
+                self.remember(place, nodes.said(candidate.node));
+            }
         }
+    }
+
+    #[inline(never)]
+    fn remember(&mut self, place: usize, said: Option<Said>) {
+        self.said[place] = said;
+        self.said_len = place as u8 + 1;
     }
 
     /// Forgets what was compared: the choice came to nothing and there is another.
     pub(crate) fn forget(&mut self) {
-        self.len = 0;
+        (self.len, self.said_len) = (0, 0);
     }
 
     /// Sees to it that the chosen node is there.
     #[inline]
-    pub(crate) fn include(&mut self, chosen: Candidate) {
+    pub(crate) fn include(&mut self, nodes: &Nodes, chosen: Candidate) {
         if self.candidates().iter().any(|candidate| candidate.node == chosen.node) {
             return;
         }
         self.len = self.len.min(Placement::CANDIDATES_MAX as u8 - 1);
-        self.compare(chosen);
+        self.compare(nodes, chosen);
     }
 }
 
@@ -208,7 +222,7 @@ impl Placements {
         placement.policy = policy;
         placement.candidates_total = members as u32;
         placement.panic = panic;
-        placement.len = 0;
+        placement.forget();
         placement
     }
 

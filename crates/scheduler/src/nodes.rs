@@ -226,6 +226,8 @@ pub(crate) struct Nodes {
     pub(crate) loads: Loads,
     /// What nodes report as their credits.
     claims: Claims,
+    /// Whether any node ever said how it is.
+    any_report: bool,
 }
 
 impl Nodes {
@@ -239,6 +241,7 @@ impl Nodes {
             typical: Latency::default(),
             loads: Loads::new(),
             claims: Claims::default(),
+            any_report: false,
         }
     }
 
@@ -303,8 +306,13 @@ impl Nodes {
         self.record(node).filter(|record| record.believed)?.report.as_ref()
     }
 
-    /// The same, as a placement remembers it.
+    /// Whether any node ever said how it is.
     #[inline]
+    pub(crate) fn have_reported(&self) -> bool {
+        self.any_report
+    }
+
+    /// What the node says, as a placement remembers it.
     pub(crate) fn said(&self, node: NodeId) -> Option<Said> {
         let &Report { measured_at, jobs, load, health, .. } = self.report(node)?;
         Some(Said { measured_at, jobs, load, health })
@@ -322,6 +330,7 @@ impl Nodes {
         let before = record.report.map(|report| (report.measured_at, record.said_at[LOAD]));
         let own = self.counts.jobs(node);
         let Some(news) = record.take(now, report, own, expiry) else { return false };
+        self.any_report = true;
         // A load that was told in another way stands.
         let keeps_load = news.load.is_none() && record.report.is_some_and(|report| report.load.is_some());
         let measured_before = before.map(|(report, load)| if load > Time::ZERO { load } else { report });

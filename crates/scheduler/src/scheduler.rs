@@ -189,15 +189,8 @@ impl Scheduler {
             let jobs = self.nodes.jobs(node);
             if self.nodes.reserve(node) {
                 let weight = self.nodes.standing(node).weight;
-                let said = self.nodes.said(node);
-                pick.placement.include(Candidate {
-                    node,
-                    jobs,
-                    weight,
-                    score: f32::NAN,
-                    latency: None,
-                    said,
-                });
+                let chosen = Candidate { node, jobs, weight, score: f32::NAN, latency: None };
+                pick.placement.include(&self.nodes, chosen);
                 pick.placement.choice = Ok(node);
                 self.nodes.loads.picked(node);
                 self.algorithm.placed(&self.nodes, node, now);

@@ -108,8 +108,8 @@ pub(crate) trait Measure: fmt::Debug + Send {
     fn explain(&self, pick: &mut Pick<'_>, node: NodeId, jobs: u32, rank: Rank) {
         let weight = pick.nodes.standing(node).weight;
         let latency = if rank.divisor == 0 { self.latency(pick.nodes, node) } else { None };
-        let said = pick.nodes.said(node);
-        pick.placement.compare(Candidate { node, jobs, weight, score: self.shown(rank), latency, said });
+        let candidate = Candidate { node, jobs, weight, score: self.shown(rank), latency };
+        pick.placement.compare(pick.nodes, candidate);
     }
 }
 

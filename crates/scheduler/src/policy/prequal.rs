@@ -233,8 +233,7 @@ impl Algorithm for Prequal {
             };
             let (node, jobs, weight) = (probe.node, probe.jobs, nodes.standing(probe.node).weight);
             let latency = Some((Duration::from_nanos(probe.nanos() as u64), probe.at));
-            let said = nodes.said(node);
-            pick.placement.compare(Candidate { node, jobs, weight, score: score as f32, latency, said });
+            pick.placement.compare(nodes, Candidate { node, jobs, weight, score: score as f32, latency });
         }
         Some(node)
     }
