@@ -296,3 +296,30 @@ fn a_node_that_is_cut_off_gets_nothing() {
         assert!(counts_from_client(30)[2] > 0);
     });
 }
+
+#[test]
+fn a_hot_restart_takes_no_node_away() {
+    in_guest(|| {
+        build_nated();
+        let mut director = director();
+        let _agents = [1, 2, 3].map(Agent::start);
+        let weights = |seen: &[Destination]| [1, 2, 3].map(|node| weight(seen, node));
+        let before = await_lvs("three nodes with one weight", |seen| {
+            let [one, two, three] = weights(seen);
+            (one > Some(0) && one == two && two == three).then_some(one)
+        });
+        director.signal(director.pid(), Signal::USR2);
+        await_lvs("the old process to end", |seen| {
+            assert_eq!(serving(seen), [1, 2, 3]);
+            (!director.runs()).then_some(())
+        });
+        // The agents come to the new one, and it steers as the old one did.
+        Agent::set_health(3, 0);
+        await_lvs("the new process to hear of it", |seen| {
+            assert_eq!(seen.len(), 3, "{seen:?}");
+            assert!(weight(seen, 1) > Some(0) && weight(seen, 2) > Some(0), "{seen:?}");
+            (weights(seen) == [before, before, Some(0)]).then_some(())
+        });
+        assert_eq!(counts_from_client(20), [10, 10, 0]);
+    });
+}
