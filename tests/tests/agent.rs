@@ -308,6 +308,19 @@ fn root_is_given_up_when_all_is_open() {
 }
 
 #[test]
+fn what_cannot_be_measured_is_logged_once() {
+    let source = format!("memcached = \"{}\"", free_address());
+    let agent = Agent::start(&["--listen", "0", "--source", &source]);
+    agent.wait_for_log("cannot be measured");
+    let again = Agent::start(&["--listen", "0", "--print", "--source", &source]);
+    wait_until("many samples", || {
+        again.printed().lines().filter(|line| line.starts_with("health")).count() > 20
+    });
+    let told = again.log().lines().filter(|line| line.contains("memcached")).count();
+    assert_eq!(told, 1, "{}", again.log());
+}
+
+#[test]
 fn samples_are_printed_unless_they_are_reported() {
     let silent = Agent::start(&["--listen", "0"]);
     let both = Agent::start(&["--listen", "0", "--print", "--json"]);
