@@ -124,6 +124,15 @@ fn what_is_right_is_left_and_what_is_not_is_told_once() {
 }
 
 #[test]
+fn weights_are_told_if_somebody_has_steered_them() {
+    for (weight, present) in [(1, vec![]), (7, vec![(1, 7)])] {
+        let fake = Fake::talking(move |_| state(weight));
+        let nodes = wanted(&[("10.0.0.2:80", 5), ("10.0.0.1:80", 5)]);
+        assert_eq!(fake.haproxy().present(&nodes).expect("an answer"), present);
+    }
+}
+
+#[test]
 fn a_server_that_cannot_be_made_is_not_told_more() {
     let fake = Fake::talking(|line| match line {
         "show info" => INFO.into(),

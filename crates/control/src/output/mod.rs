@@ -2,11 +2,14 @@
 //!
 //! Each such pool has a task, which looks what the pool wants, and tells the balancer what is new: at most every
 //! [`PACE`], the newest only. It looks at the balancer every [`LOOK`] beside, as that may have been started anew, or
-//! changed by another. The balancer goes on with what it has while the director is not there, or cannot reach it.
+//! changed by another. The balancer goes on with what it has while the director is not there, or cannot reach it;
+//! a director that comes back goes on from that, too.
 
+mod resume;
 mod wanted;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,6 +30,10 @@ pub(crate) use wanted::virtual_service;
 const PACE: Duration = Duration::from_millis(200);
 /// Between two looks at what the balancer has.
 const LOOK: Duration = Duration::from_secs(1);
+/// A director that runs for no longer than this goes on from the weights that it finds.
+const YOUNG: Duration = Duration::from_secs(60);
+/// Within this, weights are what their controllers want.
+const TURN: Duration = Duration::from_millis(400);
 /// The first and the longest wait after a balancer could not be told; each is twice the one before.
 const WAIT_MIN: Duration = Duration::from_millis(400);
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -135,6 +142,29 @@ impl Balancer {
         }
     }
 
+    /// The weights that somebody has given the balancer's nodes before, by address. Blocks while it answers.
+    fn present(&mut self, wanted: &Wanted) -> Result<Vec<(SocketAddr, u32)>, String> {
+        match (self, wanted) {
+            (Balancer::Haproxy(haproxy), Wanted::Haproxy(wanted)) => {
+                let present = haproxy.present(wanted).map_err(|error| error.to_string())?;
+                Ok(present
+                    .into_iter()
+                    .map(|(place, weight)| (wanted.nodes()[place].address, weight))
+                    .collect())
+            }
+            (Balancer::Ipvs(ipvs), Wanted::Ipvs(wanted)) => {
+                let ipvs = opened(ipvs)?;
+                let mut present = Vec::new();
+                for service in wanted.services() {
+                    let found = ipvs.destinations(service.service()).map_err(|error| error.to_string())?;
+                    present.extend(found.into_iter().map(|found| (found.address, found.weight)));
+                }
+                Ok(present)
+            }
+            _ => unreachable!("what is wanted is made from the output that the balancer was made from"),
+        }
+    }
+
     /// Blocks while the balancer answers.
     fn apply(&mut self, now: Time, wanted: &Wanted) -> Result<Applied, String> {
         match (self, wanted) {
@@ -150,10 +180,7 @@ impl Balancer {
                 })
             }
             (Balancer::Ipvs(ipvs), Wanted::Ipvs(wanted)) => {
-                let ipvs = match ipvs {
-                    Some(ipvs) => ipvs,
-                    None => ipvs.insert(Ipvs::open().map_err(|error| error.to_string())?),
-                };
+                let ipvs = opened(ipvs)?;
                 let changes = ipvs.apply(now, wanted).map_err(|error| error.to_string())?;
                 let refused =
                     changes.failed.iter().map(|failure| format!("{}: {}", failure.change, failure.error));
@@ -169,10 +196,19 @@ impl Balancer {
     }
 }
 
+fn opened(ipvs: &mut Option<Ipvs>) -> Result<&mut Ipvs, String> {
+    match ipvs {
+        Some(ipvs) => Ok(ipvs),
+        None => Ok(ipvs.insert(Ipvs::open().map_err(|error| error.to_string())?)),
+    }
+}
+
 /// Carries out one output for ever.
 async fn carry_out(director: Arc<Director>, pool: String, output: Output) {
     let Some(stats) = director.state().pools.get(&pool).map(|pool| Arc::clone(&pool.output)) else { return };
     let mut balancer = Balancer::new(&output);
+    // Later, what has come of reports is worth more than what somebody has set.
+    let mut has_resumed = director.started.elapsed() > YOUNG;
     let mut last: Option<Wanted> = None;
     let mut next = Instant::now();
     let mut wait = WAIT_MIN;
@@ -183,7 +219,10 @@ async fn carry_out(director: Arc<Director>, pool: String, output: Output) {
         let now = Instant::now();
         let (wanted, left_out) = match wanted::of(&director.state(), director.started, &pool, &output) {
             Ok(Some(wanted)) => wanted,
-            Ok(None) => continue,
+            Ok(None) => {
+                stats.set_error(Some("waits for reports of all nodes".into()));
+                continue;
+            }
             Err(error) => {
                 if stats.set_error(Some(error.clone())) {
                     tracing::error!(pool, to = %output, error, "the pool cannot be put out");
@@ -195,6 +234,27 @@ async fn carry_out(director: Arc<Director>, pool: String, output: Output) {
         let is_new = last.as_ref().is_some_and(|last| *last != wanted);
         if now < next && !is_new {
             continue;
+        }
+        if !has_resumed {
+            // If it cannot be asked, it cannot be told either, and this is tried again with that.
+            let asked = tokio::task::spawn_blocking({
+                let wanted = wanted.clone();
+                move || {
+                    let present = balancer.present(&wanted);
+                    (balancer, present)
+                }
+            });
+            let Ok((same, present)) = asked.await else { return };
+            balancer = same;
+            if let Ok(present) = present {
+                has_resumed = true;
+                if resume::from(&director, &pool, &present) {
+                    tracing::info!(pool, to = %output, "weights go on from those that are there");
+                    // The pool's weights follow in its next turn.
+                    tokio::time::sleep(TURN).await;
+                    continue;
+                }
+            }
         }
         let (time, told) = (director.now(), wanted.clone());
         let done = tokio::task::spawn_blocking(move || {

@@ -9,7 +9,7 @@ use tracing::{debug, info, warn};
 use super::answer::{self, AnswerError, Process, Refusal, Server};
 use super::command::Command;
 use super::error::HaproxyError;
-use super::plan::{Cause, Change, Memory, Step, has_leaving, plan};
+use super::plan::{Cause, Change, Memory, Step, has_leaving, matched, plan};
 use super::socket::{Connection, Endpoint};
 use super::wanted::Wanted;
 
@@ -90,6 +90,20 @@ impl Haproxy {
     /// [`HaproxyError`] if HAProxy does not say.
     pub fn servers(&self, proxy: &str) -> Result<Vec<Server>, HaproxyError> {
         Session::open(&self.endpoint, self.limits)?.servers(proxy)
+    }
+
+    /// The weights of the nodes of a proxy that somebody has steered already: those of its servers, by the place of the
+    /// node. Empty if all servers have the weights of HAProxy's configuration.
+    ///
+    /// # Errors
+    /// [`HaproxyError`] if HAProxy does not say.
+    pub fn present(&self, wanted: &Wanted) -> Result<Vec<(usize, u32)>, HaproxyError> {
+        let found = self.servers(wanted.proxy())?;
+        if found.iter().all(|server| server.weight == server.initial_weight) {
+            return Ok(Vec::new());
+        }
+        let places = matched(wanted, &found).into_iter().enumerate();
+        Ok(places.filter_map(|(node, place)| Some((node, found[place?].weight))).collect())
     }
 
     /// Makes a proxy what is wanted, with as few changes as that takes.

@@ -224,7 +224,7 @@ pub(super) fn plan(
 }
 
 /// For each node the place of its server: that of its name, else the first at its address that is no other's.
-fn matched(wanted: &Wanted, found: &[Server]) -> Vec<Option<usize>> {
+pub(super) fn matched(wanted: &Wanted, found: &[Server]) -> Vec<Option<usize>> {
     let names: BTreeMap<&str, usize> =
         found.iter().enumerate().map(|(place, server)| (server.name.as_str(), place)).collect();
     let mut matched: Vec<Option<usize>> =
