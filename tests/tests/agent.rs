@@ -275,6 +275,32 @@ fn keys_that_others_can_read_are_refused() {
 }
 
 #[test]
+fn keys_that_systemd_hands_over_are_taken() {
+    if !rustix::process::geteuid().is_root() {
+        println!("this test needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = folder.path().join("keys");
+    fs::write(&keys, KEY).expect("written");
+    // Where an access list lets a service read a file, its mask stands where the rights of the group do.
+    fs::set_permissions(&keys, Permissions::from_mode(0o440)).expect("set");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let taken = listener.local_addr().expect("bound").to_string();
+    let refused = |credentials: &Path| {
+        let mut agent = Command::new(program());
+        // A port that is taken: it goes no further than that.
+        agent.args(["agent", "--listen", &taken, "--keys"]).arg(&keys);
+        let output = agent.env("CREDENTIALS_DIRECTORY", credentials).output().expect("it runs");
+        texts(&output).1
+    };
+    assert!(refused(Path::new("/run")).contains("chmod 600"));
+    assert!(refused(folder.path()).contains("already in use"));
+    fs::set_permissions(&keys, Permissions::from_mode(0o444)).expect("set");
+    assert!(refused(folder.path()).contains("chmod 600"));
+}
+
+#[test]
 fn root_is_given_up_when_all_is_open() {
     if !rustix::process::geteuid().is_root() {
         println!("this test needs root");
