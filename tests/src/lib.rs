@@ -12,6 +12,7 @@ pub mod guest;
 pub mod haproxy;
 pub mod http;
 pub mod load;
+pub mod network;
 pub mod nginx;
 pub mod nodes;
 pub mod prometheus;
