@@ -1,6 +1,6 @@
 //! What to change in a virtual service, from what is wanted, what is there, and what was done before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -130,7 +130,7 @@ pub(super) struct Found {
 }
 
 /// What to change so that a service becomes what is wanted, in this order: first what makes room for connections, last
-/// what takes it away.
+/// what takes it away. O(n log n) for n destinations.
 pub(super) fn plan(
     wanted: &WantedService,
     found: Option<&Found>,
@@ -139,17 +139,18 @@ pub(super) fn plan(
 ) -> Vec<Change> {
     let mut planner = Planner::of(wanted.service());
     planner.service(wanted, found, memory);
-    let there = found.map_or(&[][..], |found| &found.destinations);
+    let found = found.map_or(&[][..], |found| &found.destinations);
+    let there: BTreeMap<SocketAddr, &Destination> = found.iter().map(|it| (it.address, it)).collect();
+    let mut wants = BTreeSet::new();
     for destination in wanted.destinations() {
-        planner.wanted(destination, there, memory);
+        planner.wanted(destination, there.get(&destination.address).copied(), memory);
+        wants.insert(destination.address);
     }
-    let wants = |address| wanted.destinations().iter().any(|destination| destination.address == address);
-    for left in there.iter().filter(|found| !wants(found.address)) {
+    for left in found.iter().filter(|found| !wants.contains(&found.address)) {
         planner.leaving(left, wanted, memory, now);
     }
-    let is_there = |address: &SocketAddr| there.iter().any(|found| found.address == *address);
-    memory.leaving.retain(|address, _| is_there(address) && !wants(*address));
-    memory.told.retain(|address, _| is_there(address) || wants(*address));
+    memory.leaving.retain(|address, _| there.contains_key(address) && !wants.contains(address));
+    memory.told.retain(|address, _| there.contains_key(address) || wants.contains(address));
     planner.changes()
 }
 
@@ -216,10 +217,10 @@ impl Planner {
         self.first.push(change);
     }
 
-    fn wanted(&mut self, wanted: &WantedDestination, there: &[Destination], memory: &mut Memory) {
+    fn wanted(&mut self, wanted: &WantedDestination, found: Option<&Destination>, memory: &mut Memory) {
         let told = memory.told.get(&wanted.address).copied();
         memory.leaving.remove(&wanted.address);
-        let Some(found) = there.iter().find(|found| found.address == wanted.address) else {
+        let Some(found) = found else {
             let added = Destination::new(wanted.address, wanted.forwarding, wanted.weight);
             self.more.push(self.change(Step::Add(added), told.is_some()));
             return;
