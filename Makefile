@@ -16,10 +16,10 @@ CARGO_FUZZ := 0.13.2
 PURE := --package evener-model --package evener-scheduler --package evener-protocol --package evener-feedback \
 	--package evener-record
 
-.PHONY: help demo run build test lint architecture deny bench fuzz
+.PHONY: help demo run build test lint architecture deny bench bench-feedback fuzz
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## see on this machine what the choice of a scheduler and the reports of nodes do (about a minute)
 	@cargo run --locked --release --package evener -- demo
@@ -49,6 +49,9 @@ deny: $(TOOLS)/bin/cargo-deny ## licences and sources of dependencies
 
 bench: ## Evener beside HAProxy, nginx and Envoy (about 25 minutes; fetches them)
 	bench/peers/run
+
+bench-feedback: ## what feedback is worth, live: nginx nodes with quotas of CPU time (about 15 minutes; needs root)
+	bench/feedback/run
 
 # What is new goes to .cache: the committed corpus grows only by what is chosen for it.
 fuzz: $(TOOLS)/bin/cargo-fuzz ## each fuzz target for FUZZ_SECONDS (60)
