@@ -426,6 +426,11 @@ fn an_agent_may_except_flows_for_its_node_and_not_for_others() {
     let is_refused = |event: &AgentEvent| matches!(event, AgentEvent::ExceptionRefused(_));
     wait_until("it to be refused", || agent.events().iter().any(is_refused));
     stage.assert_shared();
+    agent.except(Exception { scope: Scope::Local, ttl_s: 1, flows: flows(0) });
+    stage.wait_answers(&["mole"]);
+    // For its time, though the agent is still there.
+    stage.wait_answers(&["mole", "rat"]);
+    assert!(agent.failures().is_empty());
     agent.except(Exception { scope: Scope::Local, ttl_s: 0, flows: flows(0) });
     stage.wait_answers(&["mole"]);
     drop(agent);

@@ -13,13 +13,20 @@ use evener_model::{Event, Health, Report, Time, Weight};
 use crate::director::{Director, NodeState, PoolState, State};
 use crate::feedback::{Dialect, Index, NodeRef, Refusal, TICK};
 
-/// Tells the workers what came in this turn of the runtime, and looks after time, for ever.
+/// What comes within this after workers were told waits until it is over.
+const TOLD_TOGETHER: Duration = Duration::from_millis(20);
+
+/// Tells the workers what came, and looks after time, for ever.
 pub(super) async fn run(director: Arc<Director>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            () = director.reports_wait.notified() => director.tell(&mut director.state()),
+            () = director.reports_wait.notified() => {
+                director.tell(&mut director.state());
+                // Waking all workers for each of many reports would cost more than all else about it.
+                tokio::time::sleep(TOLD_TOGETHER).await;
+            }
             _ = ticks.tick() => director.tick(),
         }
     }
@@ -86,7 +93,8 @@ impl Director {
         pools.map(|pool| pool.phase).min()
     }
 
-    /// Takes what a node said of itself. Schedulers are told before the runtime waits again.
+    /// Takes what a node said of itself. Schedulers are told within [`TOLD_TOGETHER`]; at once that it wants no jobs, or
+    /// wants them again.
     pub(crate) fn reported(&self, node: NodeRef, dialect: Dialect, report: Report) {
         let now = self.now();
         let mut state = self.state();
@@ -99,8 +107,10 @@ impl Director {
             return self.refuse(dialect, Refusal::Stale);
         }
         self.reports.count_taken(dialect);
-        pool.learn(now, place, report, &mut state.untold);
-        self.reports_wait.notify_one();
+        match pool.learn(now, place, report, &mut state.untold) {
+            true => self.tell(state),
+            false => self.reports_wait.notify_one(),
+        }
     }
 
     /// An agent speaks for the node, and its service is `started` or not; `None`: no agent speaks for it any
@@ -121,15 +131,15 @@ impl Director {
             let address = known.node.address.ip();
             state.members.fall_silent(address);
         }
-        self.reports_wait.notify_one();
+        self.tell(state);
     }
 
     /// A service was started at an address: pools that let it join take it as a node. The nodes that it is now.
     pub(crate) fn join(&self, address: IpAddr, service: Service) -> Vec<NodeRef> {
         let mut state = self.state();
-        let base = state.base.clone();
-        if state.members.join(&base, address, service) {
-            self.change_members(&mut state);
+        let state = &mut *state;
+        if state.members.join(&state.base, address, service) {
+            self.change_members(state);
         }
         let nodes = state.index.at(address, Some(service.port.number));
         nodes.filter(|node| state.hears(node.pool, Dialect::Necp)).collect()
@@ -178,8 +188,7 @@ impl Director {
         let phases = state.pools.values_mut().map(|pool| pool.tune(now));
         // All pools are tuned, whatever comes of the first.
         let retuned = phases.fold(false, |any, changed| any | changed);
-        let base = state.base.clone();
-        if state.members.follow(&base) {
+        if state.members.follow(&state.base) {
             self.change_members(state);
         } else if retuned {
             self.publish(state);
@@ -227,10 +236,11 @@ impl PoolState {
     }
 
     /// Draws the conclusions from what a node has just said. Schedulers are told just that, with its own time: they
-    /// put together by themselves what nodes say in several ways.
-    fn learn(&mut self, now: Time, place: usize, said: Report, untold: &mut Vec<(PoolId, Event)>) {
+    /// put together by themselves what nodes say in several ways. Says whether the node wants jobs now and did not, or
+    /// the reverse.
+    fn learn(&mut self, now: Time, place: usize, said: Report, untold: &mut Vec<(PoolId, Event)>) -> bool {
         let node = &mut self.nodes[place];
-        let Some(report) = node.told.merged(now, self.expiry) else { return };
+        let Some(report) = node.told.merged(now, self.expiry) else { return false };
         let id = node.id;
         let refuses = report.health == Some(Health::NONE);
         let turned = std::mem::replace(&mut node.refuses, refuses) != refuses;
@@ -245,6 +255,7 @@ impl PoolState {
         if turned {
             self.weigh(now, self.id, untold);
         }
+        turned
     }
 
     /// Brings weights up to date with what was reported.

@@ -22,6 +22,8 @@ use crate::feedback::{Dialect, NodeRef};
 const READ_BYTES: usize = 2048;
 /// How long the last words of a connection may take.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Sessions wake up together that would within this.
+const SLOT_MAX: Duration = Duration::from_millis(100);
 /// No agent is asked more often.
 const PHASE_MIN: Duration = Duration::from_millis(50);
 /// An agent that is asked often must be silent for so long, and not only for some questions, to be called dead.
@@ -89,7 +91,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             }
             let deadline = self.session.deadline();
             if let Some(at) = deadline.filter(|_| deadline != armed) {
-                sleep.as_mut().reset(Instant::now() + at.since(now));
+                sleep.as_mut().reset(Instant::now() + self.in_company(at).since(now));
                 armed = deadline;
             }
             match self.wait(sleep.as_mut()).await {
@@ -109,6 +111,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             let _ = self.stream.shutdown().await;
         };
         let _ = tokio::time::timeout(FAREWELL_TIMEOUT, last_words).await;
+    }
+
+    /// A time after `at` at which other sessions wake up, too: the thread then wakes once for all of them, and once for
+    /// their answers. It is a fiftieth of the phase at the most: agents do not fall in step by it.
+    fn in_company(&self, at: Time) -> Time {
+        let slot = self.handle.phase().div_f64(50.0).min(SLOT_MAX).as_nanos() as u64;
+        Time::from_nanos(at.as_nanos().next_multiple_of(slot.max(1)))
     }
 
     /// Writes what is to be written, and waits until something happens.
