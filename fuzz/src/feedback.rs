@@ -9,6 +9,7 @@ use evener_feedback::json::{self, Said};
 use evener_feedback::necp::session::{Agent, AgentSettings, Director, DirectorSettings, Exceptions};
 use evener_feedback::necp::{Exception, Frame, Key, Query, Service, frame};
 use evener_feedback::orca::{self, Group, Metrics};
+use evener_feedback::signature::{Signer, Verifier};
 use evener_model::Time;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -149,5 +150,37 @@ pub fn datagram(bytes: &[u8]) {
             let again: Vec<Said> = receiver.received(now, &out).expect("what is written");
             assert_eq!(again, said);
         }
+    }
+}
+
+/// A line that is a push's signature, and its body: nothing passes that nobody signed; what somebody did sign passes once,
+/// and is written the same way again.
+pub fn signature(bytes: &[u8]) {
+    let key = datagram::Key::new(b"key");
+    let mut verifier = Verifier::new(vec![key.clone()], Duration::from_secs(u64::MAX >> 24), 4);
+    let now = Duration::from_secs(1_790_000_000);
+    let length = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+    let (line, body) = (&bytes[..length], bytes.get(length + 1..).unwrap_or(&[]));
+    let Ok(line) = std::str::from_utf8(line) else { return };
+    assert!(verifier.verify(now, line, body).is_err());
+    // The same, signed: what stands for the signature is replaced.
+    let Some((start, rest)) = line.split_once(" - ") else { return };
+    let keyed: Hmac<Sha256> = Hmac::new_from_slice(b"key").expect("any length");
+    let message = [format!("evener-push {start} {rest}\n").as_bytes(), body].concat();
+    let digits: String = keyed
+        .chain_update(&message)
+        .finalize()
+        .into_bytes()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let signed = format!("{start} {digits} {rest}");
+    if let Ok(node) = verifier.verify(now, &signed, body).map(str::to_owned) {
+        assert!(verifier.verify(now, &signed, body).is_err(), "once only");
+        let stamp: u64 = start.strip_prefix("v1 ").and_then(|stamp| stamp.parse().ok()).expect("a stamp");
+        let mut signer = Signer::new(key, &node).expect("a name that passed");
+        let again = signer.sign(Duration::from_micros(stamp), body);
+        // None is sent with a stamp of 0.
+        assert!(again == signed || stamp == 0, "{again}");
     }
 }

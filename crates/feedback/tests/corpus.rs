@@ -40,6 +40,11 @@ fn datagrams() {
     corpus::replay("datagram", 5, invariants::datagram);
 }
 
+#[test]
+fn signatures() {
+    corpus::replay("signature", 5, invariants::signature);
+}
+
 /// Pieces that reports are made of, in every dialect that is text.
 fn words() -> impl Strategy<Value = Vec<u8>> {
     let word = prop::sample::select(vec![
@@ -93,6 +98,7 @@ proptest! {
         invariants::orca(&bytes);
         invariants::json(&bytes);
         invariants::datagram(&bytes);
+        invariants::signature(&bytes);
     }
 
     #[test]
