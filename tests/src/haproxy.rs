@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -173,6 +173,14 @@ impl Haproxy {
             self.ask("show info").starts_with("Name: HAProxy")
         });
     }
+}
+
+/// Whether HAProxy accepts a configuration file, and what it says of it.
+pub fn check(file: &Path) -> (bool, String) {
+    let output =
+        Command::new(program("haproxy")).arg("-c").arg("-f").arg(file).output().expect("haproxy runs");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), said.into_owned())
 }
 
 impl Drop for Haproxy {
