@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Changes when a name in the document does, or what a probe does.
+/// Changes when a name in the document does, or what a probe does, or its reference.
 pub(super) const SCHEMA: u32 = 1;
 
 /// The greatest weight that a node can have.

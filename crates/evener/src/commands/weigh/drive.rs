@@ -50,6 +50,8 @@ const START_SHARE: f64 = 0.5;
 const SETTLED: usize = 3;
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(30);
 
+const INTERRUPTED: &str = "it was interrupted";
+
 /// Trials anew where the generator was short, before it is given up.
 const SHORT_MAX: usize = 2;
 
@@ -131,7 +133,10 @@ impl Driver<'_> {
         let mut next = search.first();
         // Caches fill and pools of threads grow before anything counts.
         if let Next::Try(_, rate) = next {
-            self.trial("warm-up", rate, self.time(Phase::Growth, rate))?;
+            let tried = self.trial("warm-up", rate, self.time(Phase::Growth, rate))?;
+            if !tried.trial.carried && !self.settles()? {
+                return Ok(self.stopped(&search));
+            }
         }
         loop {
             let (phase, rate) = match next {
@@ -139,9 +144,8 @@ impl Driver<'_> {
                 Next::Try(phase, rate) => (phase, rate),
             };
             let tried = self.trial(phase.name(), rate, self.time(phase, rate))?;
-            let stop = |reason: &str| Ok((Verdict::Stopped, None, Some(reason.to_owned())));
             if tried.interrupted {
-                return stop("it was interrupted");
+                return Ok(self.stopped(&search));
             }
             if tried.is_generator_short {
                 self.short += 1;
@@ -157,12 +161,24 @@ impl Driver<'_> {
                 next = search.tried(tried.trial.carried);
             }
             if !tried.trial.carried && matches!(next, Next::Try(..)) && !self.settles()? {
-                return stop(match self.interrupted.load(Ordering::Relaxed) {
-                    true => "it was interrupted",
-                    false => "the node did not get over a rate that was too high within 30 s",
-                });
+                return Ok(self.stopped(&search));
             }
         }
+    }
+
+    /// Given up, by the user or since the node does not answer any more.
+    fn stopped(&self, search: &Search) -> Outcome {
+        let mut reason = match self.interrupted.load(Ordering::Relaxed) {
+            true => INTERRUPTED.to_owned(),
+            false => format!(
+                "the node did not get over a rate that was too high within {} s",
+                SETTLE_TIME_MAX.as_secs()
+            ),
+        };
+        if let Some(rate) = search.carried() {
+            reason += &format!("; up to then it had carried {rate:.1}/s");
+        }
+        (Verdict::Stopped, None, Some(reason))
     }
 
     /// The median of some requests one by one.
@@ -172,7 +188,7 @@ impl Driver<'_> {
             self.show("first answers", None);
             match self.question.ask_once(self.interrupted)? {
                 _ if self.interrupted.load(Ordering::Relaxed) => {
-                    return Ok(Err("it was interrupted".to_owned()));
+                    return Ok(Err(INTERRUPTED.to_owned()));
                 }
                 Ok(time) => times.push(time),
                 Err(instead) => return Ok(Err(format!("instead of an answer there was {instead}"))),
@@ -245,6 +261,10 @@ fn warnings(drive: &Drive, target: &Target) -> Vec<String> {
             "the generator of the load ran on the node itself and used CPU time of it: drive it from another machine"
                 .to_owned(),
         );
+    }
+    if drive.verdict == Verdict::AtLeast {
+        warnings
+            .push("it carries that much at the least: what it carries at the most was not found".to_owned());
     }
     if drive.rate.is_some_and(|rate| rate.spread() > SPREAD_MAX) {
         warnings.push(

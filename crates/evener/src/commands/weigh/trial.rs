@@ -83,8 +83,8 @@ impl Question {
         let is_failing = failed as f64 > report.requests as f64 * (1.0 - self.success);
         let generator = effort.share();
         let is_unsent = report.invalid.is_some() && !ended_early && !interrupted;
-        let carried = !(ended_early || interrupted || is_late || is_failing || is_unsent || answered < 1.0)
-            && report.requests > 0;
+        let carried =
+            !(ended_early || interrupted || is_late || is_failing || is_unsent) && report.requests > 0;
         let is_generator_short =
             !carried && (generator.is_some_and(|share| share > GENERATOR_MAX) || is_unsent);
         let enough = corrected.len() as f64 * (1.0 - self.percentile / 100.0) >= 1.0;

@@ -109,10 +109,12 @@ fn digest(bytes: &[u8]) -> [u32; 8] {
     state
 }
 
+#[expect(clippy::needless_range_loop, reason = "iterators over two arrays are not inlined in all builds")]
 fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
     let mut words = [0; 64];
-    for (word, bytes) in words.iter_mut().zip(block.as_chunks::<4>().0) {
-        *word = u32::from_be_bytes(*bytes);
+    let bytes = block.as_chunks::<4>().0;
+    for at in 0..16 {
+        words[at] = u32::from_be_bytes(bytes[at]);
     }
     for at in 16..64 {
         let (early, late) = (words[at - 15], words[at - 2]);
@@ -121,18 +123,19 @@ fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
         words[at] = words[at - 16].wrapping_add(early).wrapping_add(words[at - 7]).wrapping_add(late);
     }
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
-    for (word, round) in words.iter().zip(ROUNDS) {
+    for at in 0..64 {
         let sum = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
         let choice = (e & f) ^ (!e & g);
-        let first = h.wrapping_add(sum).wrapping_add(choice).wrapping_add(round).wrapping_add(*word);
+        let first = h.wrapping_add(sum).wrapping_add(choice).wrapping_add(ROUNDS[at]).wrapping_add(words[at]);
         let sum = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
         let majority = (a & b) ^ (a & c) ^ (b & c);
         let second = sum.wrapping_add(majority);
         (h, g, f, e) = (g, f, e, d.wrapping_add(first));
         (d, c, b, a) = (c, b, a, first.wrapping_add(second));
     }
-    for (value, add) in state.iter_mut().zip([a, b, c, d, e, f, g, h]) {
-        *value = value.wrapping_add(add);
+    let sums = [a, b, c, d, e, f, g, h];
+    for at in 0..8 {
+        state[at] = state[at].wrapping_add(sums[at]);
     }
 }
 

@@ -74,11 +74,12 @@ impl Memory {
 
 /// In a function of its own, the sums stay in registers: it is memory that is waited for, not additions.
 #[inline(never)]
+#[expect(clippy::needless_range_loop, reason = "iterators over two arrays are not inlined in all builds")]
 fn sums(part: &[Line]) -> [u32; 16] {
     let mut sums = [0u32; 16];
     for line in part {
-        for (sum, word) in sums.iter_mut().zip(line.0) {
-            *sum = sum.wrapping_add(word);
+        for at in 0..16 {
+            sums[at] = sums[at].wrapping_add(line.0[at]);
         }
     }
     sums

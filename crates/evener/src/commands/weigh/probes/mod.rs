@@ -79,15 +79,15 @@ impl Probe {
     /// rounds.
     pub(super) fn reference(self) -> f64 {
         match self {
-            Probe::Hash => 235e6,
-            Probe::MemoryStream => 25e9,
-            Probe::MemoryRandom => 6.5e6,
-            Probe::Syscalls => 4.15e6,
-            Probe::Switches => 375e3,
+            Probe::Hash => 260e6,
+            Probe::MemoryStream => 23e9,
+            Probe::MemoryRandom => 5.2e6,
+            Probe::Syscalls => 4.1e6,
+            Probe::Switches => 370e3,
             Probe::TcpRequests => 104e3,
-            Probe::TcpStream => 5.3e9,
-            Probe::DiskWrite => 320e6,
-            Probe::DiskRead => 20e3,
+            Probe::TcpStream => 5.2e9,
+            Probe::DiskWrite => 300e6,
+            Probe::DiskRead => 19e3,
         }
     }
 
