@@ -23,6 +23,7 @@ use evener_tests::{wait_for, wait_until};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, Uid, set_capabilities, set_keep_capabilities, set_thread_res_uid,
 };
+use socket2::{Domain, Socket, Type};
 
 fn in_guest(body: impl FnOnce()) {
     let modules: Vec<_> =
@@ -229,6 +230,27 @@ fn ipv6_and_udp_are_carried_too() {
         // What has no end is active until it times out; the kernel says so.
         let udp = ipvs.destinations(VirtualService::Address { transport: Transport::Udp, address: vip });
         assert_eq!(udp.expect("told").iter().map(|node| node.active + node.inactive).sum::<u32>(), 10);
+    });
+}
+
+#[test]
+fn what_is_marked_is_one_service_whatever_its_port() {
+    in_guest(|| {
+        let nodes = [1, 2].map(|node| Node::listen(local(node)).address);
+        sh("ip address add 10.0.0.1/32 dev lo");
+        let mark = NonZeroU32::new(7).expect("not 0");
+        let key = VirtualService::Mark { mark, family: Family::Ipv4 };
+        let mut ipvs = Ipvs::open().expect("there is IPVS");
+        apply(&mut ipvs, 0, &wanted(key, "rr", &nodes.map(|node| (node, 1))));
+        let mut names = [81, 82, 83, 84].map(|port| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+            // What a firewall would do to packets that come in.
+            socket.set_mark(mark.get()).expect("root may");
+            socket.connect(&SocketAddr::new(vip().ip(), port).into()).expect("somebody accepts");
+            say(&mut socket.into()).expect("an answer")
+        });
+        names.sort();
+        assert_eq!(names, ["1", "1", "2", "2"]);
     });
 }
 
