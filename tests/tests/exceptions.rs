@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use evener_feedback::necp::{Exception, Flows, Prefix, Scope};
 use evener_scheduler::Policy;
 use evener_tests::agents::{Agent, connect_from, tcp};
-use evener_tests::director::{Director, evener, pool_of};
+use evener_tests::director::{Director, evener, pool_of, web_with};
 use evener_tests::http::Client;
-use evener_tests::nodes::{self, Node};
-use evener_tests::{free_address, wait_until};
+use evener_tests::nodes::{self, Gate, Node};
+use evener_tests::{free_address, wait_for, wait_until};
 use rustix::process::Signal;
 
 const RAT: Ipv4Addr = Ipv4Addr::new(127, 0, 7, 1);
@@ -128,4 +128,51 @@ fn a_flow_is_meant_by_where_the_client_or_the_node_sees_it_go_to() {
     rat.except(exception(Some(UNWANTED), Some(own.ip()), own.port()));
     wait_until("the rat to be spared", || stage.answers_of(second, UNWANTED).iter().eq(["mole"]));
     assert!(stage.answers_of(second, WANTED).contains("rat"));
+}
+
+#[test]
+fn who_waits_for_one_node_does_not_keep_others_from_another() {
+    let (rat, mole) = (Gate::new_on(RAT, "rat"), Gate::new_on(MOLE, "mole"));
+    let (web, necp) = (free_address(), free_address());
+    let feedback = format!("[feedback]\nnecp = \"{necp}\"\nallow_unauthenticated = true\n");
+    let pool = "scheduler = \"round-robin\"\nmax_jobs = 1\nqueue = { limit = 10, timeout = \"60s\" }";
+    let config = feedback + &web_with(web, "", &[rat.node.address, mole.node.address], pool);
+    let director = Director::start_with("workers = 1", &config);
+    let agent = Agent::connect(necp, RAT, None);
+    agent.start(tcp(rat.node.address.port()));
+    agent.wait_open();
+    agent.except(exception(Some(UNWANTED), None, 0));
+    let ask = |client: Ipv4Addr| {
+        let mut client = Client::new(connect_from(web, client).expect("the listener accepts"));
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+        client
+    };
+    let queued = |jobs: u64| move |director: &Director| director.json("/pools/app")["queued"] == jobs;
+    // The mole is kept busy by a client that the rat does not want: until the exception is known, by the next one.
+    let mut first = wait_for("a job at the mole and none at the rat", || {
+        let client = ask(UNWANTED);
+        wait_until("the job to be placed", || rat.held() + mole.held() == 1);
+        if rat.held() == 0 {
+            return Some(client);
+        }
+        rat.pass();
+        wait_until("the job to end", || rat.held() == 0);
+        None
+    });
+    let busy = ask(WANTED);
+    wait_until("both to be busy", || rat.held() == 1 && mole.held() == 1);
+    let mut unwanted = ask(UNWANTED);
+    wait_until("a client to wait", || queued(1)(&director));
+    let mut wanted = ask(WANTED);
+    wait_until("two to wait", || queued(2)(&director));
+    rat.pass();
+    wait_until("the second to be placed", || queued(1)(&director) && rat.held() == 1);
+    rat.pass();
+    assert_eq!(wanted.response().expect("an answer").text(), "rat");
+    assert!(queued(1)(&director), "the first waits on");
+    mole.pass();
+    assert_eq!(first.response().expect("an answer").text(), "mole");
+    mole.pass();
+    assert_eq!(unwanted.response().expect("an answer").text(), "mole");
+    drop(busy);
 }

@@ -269,14 +269,21 @@ impl Worker {
 
     /// Lets jobs that wait for a node of a pool go on, the oldest first, as far as there is room.
     fn place_waiting(&mut self, index: usize) {
-        while let Some(&waiting) = self.core.pools.get(index).and_then(|pool| pool.queue.front()) {
-            if !self.place_one(waiting) {
-                break;
-            }
+        let mut place = 0;
+        while let Some(&waiting) = self.core.pools.get(index).and_then(|pool| pool.queue.get(place)) {
+            let is_placed = self.place_one(waiting);
             let pool = &mut self.core.pools[index];
+            if !is_placed {
+                if pool.spec.exceptions.is_empty() {
+                    return;
+                }
+                // The room there is may be at a node that does not want this client, and wants others.
+                place += 1;
+                continue;
+            }
             // Placing may have failed for good and taken the job out already.
-            if pool.queue.front().is_some_and(|first| first.token == waiting.token) {
-                pool.queue.pop_front();
+            if pool.queue.get(place).is_some_and(|first| first.token == waiting.token) {
+                pool.queue.remove(place);
             }
             pool.publish_queue(self.core.worker);
         }
