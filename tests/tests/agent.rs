@@ -256,8 +256,17 @@ fn within_tls_keys_can_stand_for_certificates_of_agents() {
     let cluster = Cluster::start_with(&format!("tls = {{ {director} }}"), folder);
     let service = cluster.node.port().to_string();
     let director = format!("necps://{}", cluster.necp);
-    let arguments = ["--director", &director, "--service", &service, "--keys", cluster.keys()];
-    let _agent = Agent::start_with(&format!("tls = {{ ca = {ca:?} }}"), &arguments);
+    let tls = format!("{{ ca = {ca:?} }}");
+    let _agent = Agent::start(&[
+        "--director",
+        &director,
+        "--service",
+        &service,
+        "--keys",
+        cluster.keys(),
+        "--tls",
+        &tls,
+    ]);
     cluster.wait_for_jobs("necp");
 }
 

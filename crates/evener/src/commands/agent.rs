@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
-use evener_agent::settings::{AgentCheck, Datagrams, Director, Listen, Service, Update};
+use evener_agent::settings::{AgentCheck, Datagrams, Director, Listen, Service, Tls, Update};
 use evener_agent::{AgentError, Settings};
 use evener_load::settings::Source;
 use evener_load::{Sample, Sampler};
@@ -59,6 +59,9 @@ pub(crate) struct Agent {
     /// Sign with the first key of this file of lines ID SECRET, which others must not be able to read
     #[arg(long, value_name = "FILE", alias = "key")]
     keys: Option<PathBuf>,
+    /// Believe and show these certificates, as the table `tls` has it: '{ ca = "FILE" }', or with certificate and key
+    #[arg(long, value_name = "TOML", value_parser = tls)]
+    tls: Option<Tls>,
     /// Answer GET /load here: PORT (of this machine alone), :PORT or ADDRESS:PORT
     #[arg(long, value_name = "ADDR")]
     listen: Option<Listen>,
@@ -153,6 +156,7 @@ impl Agent {
             datagrams.listen = self.gather.or(datagrams.listen);
         }
         tell.keys = self.keys.clone().or(tell.keys.take());
+        tell.tls = self.tls.clone().or(tell.tls.take());
         tell.listen = self.listen.or(tell.listen);
         tell.node = self.node.clone().or(tell.node.take());
         tell.period = self.period.unwrap_or(tell.period);
@@ -232,6 +236,11 @@ fn describe(agent: &evener_agent::Agent) {
 
 fn source(text: &str) -> Result<Source, String> {
     toml::from_str(text).map_err(|error: toml::de::Error| error.message().to_owned())
+}
+
+fn tls(text: &str) -> Result<Tls, String> {
+    let tls = toml::from_str::<Settings>(&format!("tls = {text}")).map(|settings| settings.tell.tls);
+    tls.map_err(|error| error.message().to_owned())?.ok_or_else(|| "expected a table".into())
 }
 
 /// A value as the configuration has it under that key.
