@@ -44,15 +44,13 @@ impl Default for Company {
 
 impl Company {
     /// Takes room for a node, which has said nothing.
+    ///
+    /// What it says is kept until it says something else, longer than reports are believed: directors come and go more
+    /// seldom than reports, and no single node can say much about them.
     pub(crate) fn add(&mut self, node: NodeId) {
         if self.nodes.len() <= node.index() {
             self.nodes.resize(node.index() + 1, None);
         }
-        self.forget(node);
-    }
-
-    /// What a node said is believed no longer.
-    pub(crate) fn forget(&mut self, node: NodeId) {
         if self.nodes[node.index()].take().is_some() {
             self.told -= 1.0;
             self.reckon();
@@ -72,7 +70,7 @@ impl Company {
         let now = Jobs { all: mean(before.mean.all, jobs.max(own)), own: mean(before.mean.own, own) };
         *slot = Some(Told { mean: now, reports });
         let most = self.most.and_then(|most| self.nodes[most.index()]).map_or(0.0, |most| most.mean.all);
-        if self.most == Some(node) || now.all >= most {
+        if self.most == Some(node) || now.all > most {
             return self.reckon();
         }
         self.sum.all += now.all - before.mean.all;
@@ -145,12 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_leaves_nothing_behind() {
+    fn a_node_that_left_leaves_nothing_behind() {
         let mut company = told(100, |_| u32::MAX);
-        company.forget(NodeId(3));
+        company.add(NodeId(3));
         (0..3).map(NodeId).for_each(|node| company.told(node, 9, 2));
         assert!((4.2..=4.8).contains(&company.dispatchers()), "{}", company.dispatchers());
-        (0..3).map(NodeId).for_each(|node| company.forget(node));
+        (0..3).map(NodeId).for_each(|node| company.add(node));
         assert_eq!(company.dispatchers(), 1.0);
     }
 

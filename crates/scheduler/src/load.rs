@@ -180,7 +180,6 @@ impl Loads {
     /// A node's load is believed no longer.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.nodes[node.index()].unexplained = -1.0;
-        self.company.forget(node);
     }
 
     /// Takes what a node says.

@@ -420,6 +420,8 @@ impl Nodes {
 
     pub(crate) fn remove(&mut self, node: NodeId) {
         self.records[node.index()] = None;
+        // Nothing of what it said stays behind.
+        self.loads.add(node);
         self.claims.add(node);
         self.known.retain(|known| *known != node);
     }
