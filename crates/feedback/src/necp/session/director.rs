@@ -255,6 +255,11 @@ impl Director {
                 // Of a director nothing can be asked: only whether it is there.
                 let flags = if units.count() > 0 { Flags::ERROR } else { Flags::NONE };
                 self.link.answer(Opcode::KeepaliveAck, id, flags, units);
+                // Both in one packet, and the agent's answer is one more: half of what two exchanges take.
+                if self.state == State::Open && self.pulse.may_join(now) {
+                    self.keepalive(now);
+                    self.pulse.joined(&mut self.rng);
+                }
             }
             Opcode::KeepaliveAck => self.answered(now, id, frame.header.flags, units),
             Opcode::Start => {

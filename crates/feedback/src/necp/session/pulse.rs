@@ -27,6 +27,8 @@ impl Default for Rhythm {
 pub(super) struct Pulse {
     rhythm: Rhythm,
     pub(super) due: Time,
+    /// Before that the next would be too early; `None`: none has been sent.
+    earliest: Option<Time>,
     /// Those without an answer: request id, and when they were sent.
     asked: Vec<(u16, Time)>,
 }
@@ -34,7 +36,7 @@ pub(super) struct Pulse {
 impl Pulse {
     pub(super) fn new(rhythm: Rhythm, now: Time) -> Pulse {
         let rhythm = Rhythm { unanswered_max: rhythm.unanswered_max.max(1), ..rhythm };
-        Pulse { rhythm, due: now, asked: Vec::new() }
+        Pulse { rhythm, due: now, earliest: None, asked: Vec::new() }
     }
 
     pub(super) fn change(&mut self, rhythm: Rhythm) {
@@ -55,7 +57,21 @@ impl Pulse {
         self.asked.push((id, now));
         let Rhythm { interval, jitter, .. } = self.rhythm;
         let jitter = jitter.min(interval);
-        self.due = now + (interval - jitter) + rng.up_to(2 * jitter);
+        let earliest = now + (interval - jitter);
+        self.earliest = Some(earliest);
+        self.due = earliest + rng.up_to(2 * jitter);
+    }
+
+    /// Whether one may go with what is sent anyhow: it is not too early, and nothing is unanswered.
+    pub(super) fn may_join(&self, now: Time) -> bool {
+        self.asked.is_empty() && self.earliest.is_some_and(|earliest| now >= earliest)
+    }
+
+    /// One went with the answer to the peer's. The next is to do so, too, if the peer sends its own in about the same
+    /// rhythm: so it waits for that within the jitter.
+    pub(super) fn joined(&mut self, rng: &mut Rng) {
+        let jitter = self.rhythm.jitter.min(self.rhythm.interval);
+        self.due = self.earliest.unwrap_or(self.due) + 2 * jitter - rng.up_to(jitter / 2);
     }
 
     /// One was answered: when it was asked, if it was.
