@@ -257,7 +257,7 @@ fn a_haproxy_that_was_reloaded_or_restarted_is_told_again() {
     load.go_on(100);
     let report = load.stop();
     assert_eq!(report.failures(), 0, "{report}");
-    assert_eq!(stage.metric("restarts_total"), 1.0);
+    wait_until("the director to have seen it", || stage.metric("restarts_total") == 1.0);
     stage.haproxy.kill();
     wait_until("the director to notice", || stage.metric("up") == 0.0);
     let output = &stage.director.json("/pools/app")["output"];
@@ -277,6 +277,7 @@ fn a_haproxy_that_hangs_holds_nobody_up() {
     let stage = Stage::new(SMOOTHING);
     let agents = stage.keep_saying([100, 100, 100]);
     stage.wait_for("n1=50 n2=50 n3=100");
+    wait_until("the director to know", || stage.metric("up") == 1.0);
     stage.haproxy.signal(Signal::STOP);
     wait_until("the director to give up", || stage.metric("up") == 0.0);
     let output = &stage.director.json("/pools/app")["output"];
