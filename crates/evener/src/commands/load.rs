@@ -16,9 +16,9 @@ use crate::output::{self, Status, ms};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   evener load http://127.0.0.1:8080/ --rate 500
-  evener load http://127.0.0.1:8080/item/{n} --rate 2000 --duration 60s --json")]
+  evener load http://127.0.0.1:8080/item --rate 2000 --duration 60s --json")]
 pub(crate) struct LoadCommand {
-    /// Where to send GET requests; {n} becomes the number of the request
+    /// Where to send GET requests; an n in braces becomes the number of the request
     #[arg(value_name = "URL")]
     target: Target,
     /// Requests a second

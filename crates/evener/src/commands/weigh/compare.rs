@@ -77,6 +77,7 @@ pub(super) fn weigh(nodes: Vec<Node>) -> Result<Document, String> {
         why.clone_into(&mut node.why);
         figures.push(figure);
     }
+    count_what_all_ran(&mut nodes, &scores);
     warn_of_disagreement(&mut nodes, &scores, &rates, calibration);
     warn_of_other_questions(&mut nodes);
     let factor = factor(&figures);
@@ -96,13 +97,18 @@ fn rate(node: &Node) -> Option<Range> {
     node.drive.as_ref().and_then(|drive| drive.rate)
 }
 
-/// Scores over the probes that ran on all nodes which were probed.
-fn scores(nodes: &[Node]) -> Vec<Option<Range>> {
+/// The names of the probes that ran on all nodes which were probed.
+fn common(nodes: &[Node]) -> BTreeSet<String> {
     let names = |probes: &Probes| -> BTreeSet<String> {
         probes.list.iter().filter(|probe| probe.ran()).map(|probe| probe.name.clone()).collect()
     };
     let all = nodes.iter().filter_map(|node| node.probes.as_ref()).map(names);
-    let common = all.reduce(|one, other| one.intersection(&other).cloned().collect()).unwrap_or_default();
+    all.reduce(|one, other| one.intersection(&other).cloned().collect()).unwrap_or_default()
+}
+
+/// Scores over these.
+fn scores(nodes: &[Node]) -> Vec<Option<Range>> {
+    let common = common(nodes);
     let counts = |probe: &Probed| common.contains(&probe.name);
     nodes.iter().map(|node| node.probes.as_ref()?.score_over(counts)).collect()
 }
@@ -116,6 +122,23 @@ fn calibration(scores: &[Option<Range>], rates: &[Option<Range>]) -> Option<f64>
         .filter(|ratio| ratio.is_finite() && *ratio > 0.0)
         .collect();
     (!ratios.is_empty()).then(|| Range::of(&ratios).median)
+}
+
+/// Shows the scores that were compared, and tells what did not count.
+fn count_what_all_ran(nodes: &mut [Node], scores: &[Option<Range>]) {
+    let common = common(nodes);
+    for (node, score) in nodes.iter_mut().zip(scores) {
+        let Some((probes, score)) = node.probes.as_mut().zip(*score) else { continue };
+        probes.score = score;
+        if let Some(speed) = probes.speed_over(|probe| common.contains(&probe.name)) {
+            probes.speed = speed;
+        }
+        let others = probes.list.iter().filter(|probe| probe.ran() && !common.contains(&probe.name));
+        let others: Vec<&str> = others.map(|probe| probe.name.as_str()).collect();
+        if !others.is_empty() {
+            node.warnings.push(format!("{} did not count, since not all nodes have that", others.join(", ")));
+        }
+    }
 }
 
 fn factor(figures: &[Range]) -> f64 {
@@ -219,6 +242,10 @@ mod tests {
             node("rat", &[("hash", 1.0), ("syscalls", 4.0), ("disk-read", 999.0)], None),
             node("ox", &[("hash", 4.0), ("syscalls", 4.0)], None),
         ];
+        let document = weigh(nodes.clone()).unwrap();
+        let told = document.nodes[0].warnings.join(" ");
+        assert!(told.starts_with("disk-read did not count"), "{told}");
+        assert!((document.nodes[0].probes.as_ref().unwrap().score.median - 2.0).abs() < 1e-9);
         assert_eq!(weights(nodes), [(50, Trusted::Probes), (100, Trusted::Probes)]);
     }
 

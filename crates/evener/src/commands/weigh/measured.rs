@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::document::{Document, Node, Probed, Probes, Range, SCHEMA, Trusted, WEIGHT_MAX, Weight};
+use super::document::{Document, Node, Probed, Probes, Range, SCHEMA, Trusted, Weight};
 use super::host::{self, Look, Room};
 use super::probes::{self, Plan, Probe, Progress};
 use super::report;
@@ -72,7 +72,7 @@ impl Wish {
         probes.score = score.unwrap_or(none);
         probes.speed = probes.speed_over(Probed::ran).unwrap_or(none);
         let weight = score.map(|score| Weight::of(score.times(self.scale)));
-        warnings.extend(doubts(&probes, weight));
+        warnings.extend(doubts(&probes));
         let node = Node {
             name: self.name.clone().unwrap_or_else(host::name),
             address: None,
@@ -100,7 +100,7 @@ impl Wish {
 }
 
 /// Why the figures are not to be relied on, as far as they show it themselves.
-fn doubts(probes: &Probes, weight: Option<Weight>) -> Vec<String> {
+fn doubts(probes: &Probes) -> Vec<String> {
     let mut doubts = Vec::new();
     if !probes.optimised {
         doubts.push("this program was built without optimisation: its weights are worth nothing".to_owned());
@@ -124,15 +124,6 @@ fn doubts(probes: &Probes, weight: Option<Weight>) -> Vec<String> {
             "the disk is far from what the rest would make one expect: where jobs do not wait for it, weigh with --skip disk"
                 .to_owned(),
         );
-    }
-    match weight {
-        Some(weight) if weight.exact > WEIGHT_MAX => doubts.push(format!(
-            "{:.0} would be its weight if there were such: use a smaller --scale for all nodes, or --compare",
-            weight.exact
-        )),
-        Some(weight) if weight.exact < 5.0 => doubts
-            .push("so small a weight is coarse: use a larger --scale for all nodes, or --compare".to_owned()),
-        _ => {}
     }
     doubts
 }
@@ -186,15 +177,13 @@ mod tests {
         probes.optimised = true;
         probes.list = vec![probed(Probe::Hash, &[8.0, 8.0]), probed(Probe::DiskRead, &[2.0, 4.0])];
         probes.score = probes.score_over(Probed::ran).unwrap();
-        let told = doubts(&probes, Some(Weight::of(probes.score.times(100.0)))).join("\n");
-        for part in
-            ["disk-read was between 2 reads/s and 4 reads/s", "differ by", "--skip disk", "smaller --scale"]
-        {
+        let told = doubts(&probes).join("\n");
+        for part in ["disk-read was between 2 reads/s and 4 reads/s", "differ by", "--skip disk"] {
             assert!(told.contains(part), "{part}: {told}");
         }
         probes.list = vec![probed(Probe::Hash, &[8.0, 8.0]), probed(Probe::DiskRead, &[8.0, 8.1])];
         probes.score = probes.score_over(Probed::ran).unwrap();
-        let none = doubts(&probes, Some(Weight::of(probes.score.times(SCALE))));
+        let none = doubts(&probes);
         assert!(none.is_empty(), "{none:?}");
     }
 }

@@ -49,15 +49,6 @@ const INTERRUPTED: i32 = 130;
   evener weigh --drive http://10.0.0.1/ --drive http://10.0.0.5/ --limit 200ms --percentile 99 --success 99.5%
   evener weigh --compare rat.json ox.json")]
 pub(crate) struct Weigh {
-    #[command(flatten)]
-    probing: Probing,
-    #[command(flatten)]
-    driving: Driving,
-    /// Weights for a pool from files that --json wrote, as a table and as TOML to paste. Files of the same node (by
-    /// its name) are put together
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["drive", "name", "quick"])]
-    #[arg(conflicts_with_all = Probing::NAMES)]
-    compare: Vec<PathBuf>,
     /// What the node is called in what is printed; else the name of this machine, or what the URL says
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -67,6 +58,15 @@ pub(crate) struct Weigh {
     /// Print what was found as JSON
     #[arg(long)]
     json: bool,
+    /// Weights for a pool from files that --json wrote, as a table and as TOML to paste. Files of the same node (by
+    /// its name) are put together
+    #[arg(long, help_heading = "A pool", value_name = "FILE", num_args = 1.., conflicts_with_all = ["drive", "name", "quick"])]
+    #[arg(conflicts_with_all = Probing::NAMES)]
+    compare: Vec<PathBuf>,
+    #[command(flatten)]
+    probing: Probing,
+    #[command(flatten)]
+    driving: Driving,
 }
 
 #[derive(Debug, Args)]
@@ -82,10 +82,10 @@ struct Probing {
     /// About how long they take together; 5 s for each if it is not said
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// Where to measure the disk: a file of 32 MiB for each CPU, 1 GiB at the most [default: /var/tmp]
+    /// Where to measure the disk: a file of 32 MiB for each CPU, 1 GiB at the most; /var/tmp if it is not said
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// The weight for each CPU of the reference machine; take the same for all nodes [default: 10]
+    /// The weight for each CPU of the reference machine; take the same for all nodes; 10 if it is not said
     #[arg(long, value_name = "WEIGHT", value_parser = scale)]
     scale: Option<f64>,
 }
@@ -97,8 +97,8 @@ impl Probing {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Driving a node")]
 struct Driving {
-    /// Drive this node; several are driven one after the other, and get weights in proportion. {n} becomes the number
-    /// of the request
+    /// Drive this node; several are driven one after the other, and get weights in proportion. An
+    /// n in braces becomes the number of the request
     #[arg(long, value_name = "URL", requires = "limit", conflicts_with_all = Probing::NAMES)]
     drive: Vec<Target>,
     /// The time within which the percentile of the answers must stay

@@ -1,6 +1,6 @@
 //! For people.
 
-use super::document::{Document, Drive, Node, Probed, Probes, Range, Trusted, Verdict, Weight};
+use super::document::{Document, Drive, Node, Probed, Probes, Range, Trusted, Verdict, WEIGHT_MAX, Weight};
 use super::measured::is_disk;
 use crate::output;
 
@@ -34,6 +34,9 @@ fn table(probes: &Probes) -> String {
     let mut table = output::table(&header, &[1, 2, 3, 4, 5]);
     for probe in &probes.list {
         table.add_row(row(probe));
+    }
+    if !probes.list.iter().any(Probed::ran) {
+        return output::lines(&table);
     }
     let score = |score: f64| format!("{score:.2}");
     let spread = percent(probes.score.spread());
@@ -71,8 +74,19 @@ fn conclusion(node: &Node, probes: &Probes, scale: f64) -> String {
         out += &format!("; without the disk {}", weight(Weight::of(without.times(scale))));
     }
     out += &format!("\nby probes: {}\n", node.why);
+    if found.exact > WEIGHT_MAX {
+        out += &format!(
+            "Take care: {:.0} would be its weight if there were such: use a smaller --scale for all nodes, or --compare.\n",
+            found.exact
+        );
+    } else if found.exact < WEIGHT_MIN {
+        out += "Take care: so small a weight is coarse: use a larger --scale for all nodes, or --compare.\n";
+    }
     out
 }
+
+/// Below this, a step to the next weight is more than a fifth.
+const WEIGHT_MIN: f64 = 5.0;
 
 /// What came of driving nodes.
 pub(super) fn driven(document: &Document) -> String {
