@@ -114,6 +114,36 @@ fn a_drive_finds_what_a_node_carries() {
 }
 
 #[test]
+fn a_node_that_refuses_what_is_too_much_carries_what_it_does_not_refuse() {
+    let _alone = alone();
+    let free_at = Arc::new(Mutex::new(Instant::now()));
+    let node = Node::http(move |_, stream| {
+        let job = Duration::from_millis(4);
+        let done = {
+            let mut free_at = free_at.lock().expect("no node thread panics");
+            let now = Instant::now();
+            // Some may wait; nobody would wait for longer than the limit.
+            let is_full = free_at.saturating_duration_since(now) > 6 * job;
+            if !is_full {
+                *free_at = (*free_at).max(now) + job;
+            }
+            (!is_full).then_some(*free_at)
+        };
+        let Some(done) = done else { return respond(stream, "503 Service Unavailable", "", b"too much") };
+        thread::sleep(done.saturating_duration_since(Instant::now()));
+        respond(stream, "200 OK", "", b"done")
+    });
+    measured(|| {
+        let found = parsed(&drive(&["--drive", &url(&node), "--success", "95%", "--json"]));
+        let drive = &found["nodes"][0]["drive"];
+        let is_refused = |trial: &Value| trial["carried"] == false && trial["failed"].as_u64() > Some(0);
+        let any_refused = drive["trials"].as_array().expect("trials").iter().any(is_refused);
+        let rate = drive["rate"]["median"].as_f64().unwrap_or(0.0);
+        if any_refused && (200.0..300.0).contains(&rate) { Ok(()) } else { Err(drive.to_string()) }
+    });
+}
+
+#[test]
 fn nodes_that_are_driven_get_weights_in_proportion() {
     let _alone = alone();
     let (fast, slow) = (one_by_one(Duration::from_millis(4)), one_by_one(Duration::from_millis(8)));
