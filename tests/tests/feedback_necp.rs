@@ -196,6 +196,25 @@ fn an_agent_that_is_gone_leaves_its_node_as_configured() {
 }
 
 #[test]
+fn a_node_whose_agent_stopped_it_and_went_stays_stopped_until_somebody_takes_it_back() {
+    let stage = Stage::new("report_expiry = \"1s\"\nphase = \"100ms\"");
+    let agent = stage.agent(None);
+    agent.stop(tcp(stage.rat.address.port()));
+    stage.wait_service("n1", "stopped");
+    drop(agent);
+    wait_until("the agent to be gone", || {
+        stage.director.admin("GET", "/metrics", "").text().contains("\nevener_agents 0\n")
+    });
+    assert_eq!(stage.answers(6), BTreeMap::from([("mole".into(), 6)]));
+    assert!(stage.director.ctl(&["ready", "app", "n1"]).status.success());
+    stage.wait_answers(&["mole", "rat"]);
+    // An agent that comes back and starts it has the last word again.
+    let agent = stage.agent(None);
+    agent.stop(tcp(stage.rat.address.port()));
+    stage.wait_answers(&["mole"]);
+}
+
+#[test]
 fn what_a_frozen_agent_said_is_not_believed_for_longer_than_it_may() {
     let stage = Stage::new("report_expiry = \"1s\"\nphase = \"100ms\"");
     let agent = stage.agent(None);
@@ -231,6 +250,7 @@ fn a_recording_is_of_no_use() {
     stage.wait_service("n1", "stopped");
     let recording = agent.recording();
     drop(agent);
+    assert!(stage.director.ctl(&["ready", "app", "n1"]).status.success());
     stage.wait_answers(&["mole", "rat"]);
     // From the same address, and again and again.
     for _ in 0..3 {

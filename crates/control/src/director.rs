@@ -358,13 +358,14 @@ impl Director {
         Ok(())
     }
 
-    /// Drains a node, or takes it back.
+    /// Drains a node, or takes it back, also one whose agent has stopped the service.
     ///
     /// # Errors
     /// If there is no such node.
     pub fn set_draining(&self, pool: &str, node: &str, draining: bool) -> Result<(), DirectorError> {
         self.change_node(pool, node, |state| {
             state.draining = draining;
+            state.service = state.service.filter(|started| draining || *started);
             Event::Drain { node: state.id, draining: state.drains() }
         })
     }

@@ -54,6 +54,7 @@ pub(super) async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
         session,
         place: Some(place),
         started: Vec::new(),
+        stopped: Vec::new(),
         buffer: vec![0; READ_BYTES].into(),
     };
     connection.run().await;
@@ -69,6 +70,8 @@ struct Connection<'a, S> {
     /// Among those who have proved nothing yet.
     place: Option<OwnedSemaphorePermit>,
     started: Vec<Service>,
+    /// Ports of services that it had started and then stopped.
+    stopped: Vec<u16>,
     buffer: Box<[u8]>,
 }
 
@@ -214,6 +217,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         };
         tracing::info!(agent = %self.handle.agent, "NECP: an agent is connected");
         self.started.clear();
+        self.stopped.clear();
         if self.handle.speaker().is_none() {
             self.shared.director.reports.count_agent(true);
         }
@@ -238,6 +242,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
 
     fn start(&mut self, service: Service) {
         self.started.retain(|known| known.port != service.port);
+        self.stopped.retain(|port| *port != service.port.number);
         self.started.push(service);
         self.shared.registry().start(self.handle, service.port);
         if self.may_join() {
@@ -253,6 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         let service =
             self.started.iter().position(|known| known.port == port).map(|at| self.started.remove(at));
         let Some(service) = service else { return };
+        self.stopped.push(port.number);
         if self.shared.registry().give_up(self.handle, port) {
             self.note(service, Some(false));
             if self.may_join() {
@@ -294,7 +300,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         }
         if !is_shared(agent) {
             for node in self.nodes(None) {
-                self.shared.director.note_service(node, None, None);
+                // What was stopped in so many words stays so: that is what an agent says last on a node that goes down.
+                let port = self.shared.director.address_of(node).map(|address| address.port());
+                if port.is_none_or(|port| !self.stopped.contains(&port)) {
+                    self.shared.director.note_service(node, None, None);
+                }
             }
         }
         lock(&self.shared.exceptions).reset(agent);
