@@ -70,7 +70,8 @@ Written by `bench/feedback/run --rounds {about['rounds']} --markdown docs/feedba
 {head(about)}
 ```
 
-Medians of {about['rounds']} rounds, in brackets the least and the most. Mean, p99 and errors: {about['line_s']:g} s at {about['line']:.0%} of the
+Each run begins with a new director, which knows nothing: all nodes have the same weight. Agents are asked every second.
+Policies take turns, in random order. Medians of {about['rounds']} rounds, in brackets the least and the most. Mean, p99 and errors: {about['line_s']:g} s at {about['line']:.0%} of the
 capacity ({about['line'] * about['capacity_per_s']:.0f}/s), with the hog at work in the middle third; an answer that takes more than {about['limit_s']:g} s is an
 error, and counts as one at the limit. Carried: with the hog at work, the highest rate of those tried at which 99.5 % of the
 requests of {about['step_s']:g} s were answered in time.
@@ -83,5 +84,7 @@ requests of {about['step_s']:g} s were answered in time.
   a few seconds has some hundred requests; one failure more or less decides whether it was carried.
 - The ratio is one of these nodes. Without feedback the slowest node decides: round-robin can carry at most the number of nodes
   times its capacity, and how much faster the others are is a choice of the rig.
+- Where nearly all rates fail or succeed by a few requests, the rate carried is little more than chance: see how far the least and the
+  most are from each other.
 - Nothing is far away: reports take no time, and none is lost.
 """
