@@ -61,7 +61,7 @@ def document(about, results, plain):
     """A page."""
     best = max((statistics.median(sample["carried"] for sample in samples) for samples in results.values()), default=0)
     without = statistics.median(sample["carried"] for sample in results[plain]) if plain in results else 0
-    ratio = f" The best carries {best / without:.1f} times what {plain} does." if without else ""
+    ratio = f"\nThe best carries {best / without:.1f} times what {plain} does.\n" if without else ""
     return f"""# What feedback is worth, live
 
 Written by `bench/feedback/run --rounds {about['rounds']} --markdown docs/feedback-live.md` on {about['date']}; see there what it does.

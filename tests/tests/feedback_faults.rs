@@ -228,13 +228,12 @@ fn a_frozen_agent_is_believed_until_its_report_expires() {
 }
 
 /// Lets one agent of four say that its node is idle, whatever it gets, and the others that theirs are half in use. Gives
-/// the greatest share that the liar has in some seconds.
+/// the share that the liar has when weights have had seconds to follow.
 fn share_of_a_liar(pool: &str) -> f64 {
     let stage = Stage::new(pool);
     let agents = stage.agents(HALF);
     agents[1].say(IDLE);
     wait_until("the lie to be heard", || stage.heard("n2").is_some_and(|(health, _)| health == 100.0));
-    // Weights have moved when nothing is gained any more by time.
     let shares: Vec<f64> = (0..12)
         .map(|_| {
             std::thread::sleep(Duration::from_millis(300));
@@ -242,7 +241,7 @@ fn share_of_a_liar(pool: &str) -> f64 {
         })
         .collect();
     println!("{pool}: {shares:.2?}");
-    shares.into_iter().fold(0.0, f64::max)
+    shares[6..].iter().sum::<f64>() / 6.0
 }
 
 #[test]
