@@ -355,18 +355,15 @@ pub(super) fn pool_feedback(
         feedback.from = value.one_or_more(p).iter().filter_map(|item| item.choice(p, &names)).collect();
     }
     let default = feedback.weights;
-    let alpha = t.or(p, "alpha", 0.3, |v, p| v.number(p, 0.0..=1.0));
-    let gain_per_s = t.or(p, "gain", 0.2, |v, p| v.number(p, 0.0..=1.0));
+    let alpha = t.or(p, "alpha", Law::ALPHA, |v, p| v.number(p, 0.0..=1.0));
+    let gain_per_s = t.or(p, "gain", Law::GAIN_PER_S, |v, p| v.number(p, 0.0..=1.0));
+    let law = t.or(p, "weights", Law::Off, |v, p| {
+        let laws = [Law::Off, Law::Smoothing { alpha }, Law::Integral { gain_per_s }];
+        v.choice(p, &laws.map(|law| (law.name(), law)))
+    });
     feedback.weights = ControllerSettings {
-        law: t.or(p, "weights", Law::Off, |v, p| {
-            let laws = [
-                ("off", Law::Off),
-                ("smoothing", Law::Smoothing { alpha }),
-                ("integral", Law::Integral { gain_per_s }),
-            ];
-            v.choice(p, &laws)
-        }),
-        dead_band: t.or(p, "dead_band", default.dead_band, |v, p| v.number(p, 0.0..=1.0)),
+        law,
+        dead_band: t.or(p, "dead_band", law.dead_band(), |v, p| v.number(p, 0.0..=1.0)),
         step_per_s_max: t.or(p, "step", default.step_per_s_max, |v, p| v.number(p, 0.001..=1.0)),
         odds_max: t.or(p, "odds", default.odds_max, |v, p| v.number(p, 1.0..=256.0)),
         ..default

@@ -27,6 +27,19 @@ pub enum Law {
 }
 
 impl Law {
+    /// What serves as α where nothing is known of the pool. What else was tried: docs/decisions/0016.
+    pub const ALPHA: f64 = 0.2;
+    /// What serves as the gain of [`Law::Integral`].
+    pub const GAIN_PER_S: f64 = 0.3;
+
+    /// What [`Settings::dead_band`] serves best: with smoothing, none.
+    pub const fn dead_band(&self) -> f64 {
+        match self {
+            Law::Smoothing { .. } => 0.0,
+            Law::Off | Law::Integral { .. } => 0.03,
+        }
+    }
+
     /// The name in configuration and views.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -66,8 +79,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            law: Law::Integral { gain_per_s: 0.2 },
-            dead_band: 0.03,
+            law: Law::Integral { gain_per_s: Law::GAIN_PER_S },
+            dead_band: Law::Integral { gain_per_s: Law::GAIN_PER_S }.dead_band(),
             step_per_s_max: 0.1,
             age_max: Duration::from_secs(10),
             odds_max: 3.0,
