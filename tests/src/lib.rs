@@ -4,6 +4,7 @@
 //! Nothing here sleeps and hopes: a test waits for a condition, up to [`DEADLINE`].
 
 pub mod agents;
+pub mod authority;
 pub mod clients;
 pub mod databases;
 pub mod director;

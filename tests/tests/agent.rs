@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use evener_tests::authority::{Authority, Identity};
 use evener_tests::director::{Director, evener, program, texts};
 use evener_tests::{free_address, wait_for, wait_until};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -187,43 +187,21 @@ fn an_agent_with_a_wrong_key_is_refused_by_every_way() {
     assert!(node["agent"].is_null(), "{node}");
 }
 
-/// An authority that signs certificates of this machine.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    fn new() -> Authority {
-        let mut params = CertificateParams::new([]).expect("no names");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let pem = params.self_signed(&key).expect("signed").pem();
-        Authority { issuer: Issuer::new(params, key), pem }
-    }
-
-    /// What a configuration says of a new certificate and its key.
-    fn identity(&self, folder: &Path, name: &str) -> String {
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("an address");
-        let signed = params.signed_by(&key, &self.issuer).expect("signed").pem();
-        let certificate = secret(folder, &format!("{name}.crt"), &signed);
-        let key = secret(folder, &format!("{name}.key"), &key.serialize_pem());
-        format!("certificate = {certificate:?}, key = {key:?}")
-    }
-
-    /// Its own certificate.
-    fn file(&self, folder: &Path, name: &str) -> PathBuf {
-        secret(folder, name, &self.pem)
-    }
+/// What a configuration says of a new certificate of this machine and its key.
+fn identity(authority: &Authority, folder: &Path, name: &str) -> String {
+    let Identity { certificate, key } = authority.sign("127.0.0.1");
+    let certificate = secret(folder, &format!("{name}.crt"), &certificate);
+    let key = secret(folder, &format!("{name}.key"), &key);
+    format!("certificate = {certificate:?}, key = {key:?}")
 }
 
 #[test]
 fn within_tls_a_director_hears_agents_of_its_authority_and_no_others() {
     let folder = tempfile::tempdir().expect("a folder");
     let (ours, other) = (Authority::new(), Authority::new());
-    let (our_ca, other_ca) = (ours.file(folder.path(), "ours"), other.file(folder.path(), "other"));
-    let director = ours.identity(folder.path(), "director");
+    let (our_ca, other_ca) =
+        (secret(folder.path(), "ours", &ours.pem), secret(folder.path(), "other", &other.pem));
+    let director = identity(&ours, folder.path(), "director");
     let cluster = Cluster::start_with(&format!("tls = {{ {director}, client_ca = {our_ca:?} }}"), folder);
     let folder = cluster.folder.path();
     let service = cluster.node.port().to_string();
@@ -233,12 +211,12 @@ fn within_tls_a_director_hears_agents_of_its_authority_and_no_others() {
         Agent::start_with(&format!("tls = {{ {identity} ca = {ca:?} }}"), &arguments)
     };
     // It believes the director, which does not believe it.
-    for identity in [String::new(), format!("{},", other.identity(folder, "stranger"))] {
+    for identity in [String::new(), format!("{},", identity(&other, folder, "stranger"))] {
         let (one, two) = (start(&identity, &our_ca, &necp), start(&identity, &our_ca, &http));
         one.wait_for_log("not connected");
         two.wait_for_log("no report");
     }
-    let identity = format!("{},", ours.identity(folder, "rat"));
+    let identity = format!("{},", identity(&ours, folder, "rat"));
     // The director believes it, and it does not believe the director.
     start(&identity, &other_ca, &necp).wait_for_log("invalid peer certificate");
     assert_eq!(cluster.reported("necp", "reported_jobs").or(cluster.reported("push", "reported_jobs")), None);
@@ -251,8 +229,8 @@ fn within_tls_a_director_hears_agents_of_its_authority_and_no_others() {
 fn within_tls_keys_can_stand_for_certificates_of_agents() {
     let folder = tempfile::tempdir().expect("a folder");
     let ours = Authority::new();
-    let ca = ours.file(folder.path(), "ours");
-    let director = ours.identity(folder.path(), "director");
+    let ca = secret(folder.path(), "ours", &ours.pem);
+    let director = identity(&ours, folder.path(), "director");
     let cluster = Cluster::start_with(&format!("tls = {{ {director} }}"), folder);
     let service = cluster.node.port().to_string();
     let director = format!("necps://{}", cluster.necp);

@@ -1,44 +1,24 @@
 //! NECP within TLS: each side must show a certificate of the authority that the other believes.
 
+#[path = "../../../tests/src/authority.rs"]
+mod authority;
 mod support;
 
 use std::path::Path;
 
+use authority::{Authority, Identity};
 use evener_feedback::necp::session::DirectorEvent;
 use evener_trust::{TlsFiles, server_config};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use support::{Heard, director, folder, secret_file, start, within};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// An authority that signs certificates into a folder.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    fn new() -> Authority {
-        let mut params = CertificateParams::new([]).expect("no names");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let pem = params.self_signed(&key).expect("signed").pem();
-        Authority { issuer: Issuer::new(params, key), pem }
-    }
-
-    /// The files of one side, which believes `believed`.
-    fn side(&self, folder: &Path, name: &str, believed: &Authority) -> TlsFiles {
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("an address");
-        let certificate = params.signed_by(&key, &self.issuer).expect("signed").pem();
-        let file = |what: &str, text: &str| secret_file(folder, &format!("{name}.{what}"), text);
-        TlsFiles {
-            certificate: file("crt", &certificate),
-            key: file("key", &key.serialize_pem()),
-            ca: file("ca", &believed.pem),
-        }
-    }
+/// The files of one side, whose certificate `ours` signs, and which believes `believed`.
+fn side(ours: &Authority, folder: &Path, name: &str, believed: &Authority) -> TlsFiles {
+    let file = |what: &str, text: &str| secret_file(folder, &format!("{name}.{what}"), text);
+    let Identity { certificate, key } = ours.sign("127.0.0.1");
+    TlsFiles { certificate: file("crt", &certificate), key: file("key", &key), ca: file("ca", &believed.pem) }
 }
 
 fn settings(director: std::net::SocketAddr, TlsFiles { certificate, key, ca }: &TlsFiles) -> String {
@@ -52,9 +32,9 @@ fn settings(director: std::net::SocketAddr, TlsFiles { certificate, key, ca }: &
 #[tokio::test]
 async fn sides_that_believe_each_other_speak() {
     let (folder, ours) = (folder(), Authority::new());
-    let tls = server_config(&ours.side(folder.path(), "director", &ours)).expect("good");
+    let tls = server_config(&side(&ours, folder.path(), "director", &ours)).expect("good");
     let mut director = director(None, &[], Some(tls)).await;
-    let agent = start(&settings(director.address, &ours.side(folder.path(), "agent", &ours)));
+    let agent = start(&settings(director.address, &side(&ours, folder.path(), "agent", &ours)));
     director.wait_for(|heard| matches!(heard, Heard::Event(DirectorEvent::Started(_))).then_some(())).await;
     agent.end().await;
     director.wait_for(|heard| matches!(heard, Heard::Event(DirectorEvent::Stopped(_))).then_some(())).await;
@@ -63,9 +43,9 @@ async fn sides_that_believe_each_other_speak() {
 #[tokio::test]
 async fn an_agent_of_another_authority_is_refused() {
     let (folder, ours, other) = (folder(), Authority::new(), Authority::new());
-    let tls = server_config(&ours.side(folder.path(), "director", &ours)).expect("good");
+    let tls = server_config(&side(&ours, folder.path(), "director", &ours)).expect("good");
     let mut director = director(None, &[], Some(tls)).await;
-    let agent = start(&settings(director.address, &other.side(folder.path(), "agent", &ours)));
+    let agent = start(&settings(director.address, &side(&other, folder.path(), "agent", &ours)));
     let refused = director
         .wait_for(|heard| match heard {
             Heard::Handshake(reason) => Some(reason.clone()),
@@ -81,9 +61,9 @@ async fn an_agent_of_another_authority_is_refused() {
 #[tokio::test]
 async fn a_director_of_another_authority_hears_nothing() {
     let (folder, ours, other) = (folder(), Authority::new(), Authority::new());
-    let tls = server_config(&other.side(folder.path(), "director", &ours)).expect("good");
+    let tls = server_config(&side(&other, folder.path(), "director", &ours)).expect("good");
     let mut director = director(None, &[], Some(tls)).await;
-    let agent = start(&settings(director.address, &ours.side(folder.path(), "agent", &ours)));
+    let agent = start(&settings(director.address, &side(&ours, folder.path(), "agent", &ours)));
     let refused = director
         .wait_for(|heard| match heard {
             Heard::Handshake(reason) => Some(reason.clone()),
@@ -100,11 +80,12 @@ async fn a_director_of_another_authority_hears_nothing() {
 #[tokio::test]
 async fn reports_are_posted_within_tls() {
     let (folder, ours) = (folder(), Authority::new());
-    let tls = server_config(&ours.side(folder.path(), "director", &ours)).expect("good");
+    let tls = server_config(&side(&ours, folder.path(), "director", &ours)).expect("good");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = listener.local_addr().expect("bound");
-    let agent =
-        start(&settings(address, &ours.side(folder.path(), "agent", &ours)).replace("necps://", "https://"));
+    let agent = start(
+        &settings(address, &side(&ours, folder.path(), "agent", &ours)).replace("necps://", "https://"),
+    );
     let (stream, _) = within(listener.accept()).await.expect("accepted");
     let mut stream = within(TlsAcceptor::from(tls).accept(stream)).await.expect("believed");
     let (mut posted, mut buffer) = (Vec::new(), [0; 4096]);

@@ -1,48 +1,33 @@
 //! TLS with certificates of both sides or of one: who gets through, and who is refused.
 
+#[path = "../../../tests/src/authority.rs"]
+mod authority;
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use authority::{Authority, Identity};
 use evener_trust::rustls::pki_types::ServerName;
 use evener_trust::rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use evener_trust::{
     TlsFiles, anonymous_client_config, anonymous_server_config, client_config, server_config,
 };
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-/// An authority that signs certificates into a folder.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    fn new() -> Authority {
-        let mut params = CertificateParams::new([]).expect("no names");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let pem = params.self_signed(&key).expect("signed").pem();
-        Authority { issuer: Issuer::new(params, key), pem }
-    }
-
-    /// The files of one side, which believes `believed`.
-    fn side(&self, folder: &Path, name: &str, believed: &Authority) -> TlsFiles {
-        let key = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new([name.to_owned()]).expect("a name");
-        let certificate = params.signed_by(&key, &self.issuer).expect("signed").pem();
-        let write = |what: &str, text: &str| {
-            let path = folder.join(format!("{name}.{what}"));
-            fs::write(&path, text).expect("written");
-            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
-            path
-        };
-        TlsFiles {
-            certificate: write("crt", &certificate),
-            key: write("key", &key.serialize_pem()),
-            ca: write("ca", &believed.pem),
-        }
+/// The files of one side, whose certificate `ours` signs, and which believes `believed`.
+fn side(ours: &Authority, folder: &Path, name: &str, believed: &Authority) -> TlsFiles {
+    let write = |what: &str, text: &str| {
+        let path = folder.join(format!("{name}.{what}"));
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+        path
+    };
+    let Identity { certificate, key } = ours.sign(name);
+    TlsFiles {
+        certificate: write("crt", &certificate),
+        key: write("key", &key),
+        ca: write("ca", &believed.pem),
     }
 }
 
@@ -89,18 +74,18 @@ fn folder() -> tempfile::TempDir {
 #[test]
 fn sides_of_one_authority_believe_each_other() {
     let (folder, ours) = (folder(), Authority::new());
-    let client = ours.side(folder.path(), "agent", &ours);
-    let server = ours.side(folder.path(), "director", &ours);
+    let client = side(&ours, folder.path(), "agent", &ours);
+    let server = side(&ours, folder.path(), "director", &ours);
     assert_eq!(shake_hands(&client, &server, "director"), Ok(()));
 }
 
 #[test]
 fn who_has_a_certificate_of_another_authority_or_name_is_refused() {
     let (folder, ours, other) = (folder(), Authority::new(), Authority::new());
-    let client = ours.side(folder.path(), "agent", &ours);
-    let server = ours.side(folder.path(), "director", &ours);
-    let stranger = other.side(folder.path(), "stranger", &ours);
-    let impostor = other.side(folder.path(), "impostor", &ours);
+    let client = side(&ours, folder.path(), "agent", &ours);
+    let server = side(&ours, folder.path(), "director", &ours);
+    let stranger = side(&other, folder.path(), "stranger", &ours);
+    let impostor = side(&other, folder.path(), "impostor", &ours);
     let refused = shake_hands(&stranger, &server, "director").expect_err("a stranger");
     assert!(refused.starts_with("invalid peer certificate"), "{refused}");
     let refused = shake_hands(&client, &impostor, "impostor").expect_err("an impostor");
@@ -112,8 +97,8 @@ fn who_has_a_certificate_of_another_authority_or_name_is_refused() {
 #[test]
 fn who_shows_nothing_is_let_in_only_where_nothing_is_asked_for() {
     let (folder, ours, other) = (folder(), Authority::new(), Authority::new());
-    let files = ours.side(folder.path(), "director", &ours);
-    let stranger = other.side(folder.path(), "impostor", &other);
+    let files = side(&ours, folder.path(), "director", &ours);
+    let stranger = side(&other, folder.path(), "impostor", &other);
     let open = || anonymous_server_config(&files.certificate, &files.key).expect("good");
     let nobody = || anonymous_client_config(&files.ca).expect("good");
     assert_eq!(shake_hands_with(nobody(), open(), "director"), Ok(()));
@@ -127,8 +112,8 @@ fn who_shows_nothing_is_let_in_only_where_nothing_is_asked_for() {
 #[test]
 fn files_that_are_of_no_use_are_told() {
     let (folder, ours) = (folder(), Authority::new());
-    let good = ours.side(folder.path(), "agent", &ours);
-    let other = ours.side(folder.path(), "other", &ours);
+    let good = side(&ours, folder.path(), "agent", &ours);
+    let other = side(&ours, folder.path(), "other", &ours);
     let told = |files: TlsFiles| {
         let [server, client] = [
             server_config(&files).err().map(|e| e.to_string()),
