@@ -302,6 +302,11 @@ impl Director {
         state.pools = pools;
         state.listeners = listeners;
         state.next_id = next_id;
+        // Weights that follow reports are in a scale of their own: a new node's must be in it from the beginning.
+        let now = self.now();
+        for pool in state.pools.values_mut() {
+            pool.weigh(now, pool.id, &mut state.untold);
+        }
         self.publish(state);
         Ok(())
     }

@@ -259,7 +259,7 @@ impl PoolState {
     }
 
     /// Brings weights up to date with what was reported.
-    fn weigh(&mut self, now: Time, id: PoolId, untold: &mut Vec<(PoolId, Event)>) {
+    pub(crate) fn weigh(&mut self, now: Time, id: PoolId, untold: &mut Vec<(PoolId, Event)>) {
         let mut weights = std::mem::take(&mut self.weights);
         self.controller.counted(now, |node| self.counts.jobs(node));
         self.controller.weights(now, &mut weights);

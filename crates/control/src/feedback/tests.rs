@@ -182,6 +182,19 @@ fn a_node_whose_agent_has_not_started_the_service_gets_no_new_jobs() {
 }
 
 #[test]
+fn a_node_that_joins_has_its_share_of_weights_that_follow_reports_from_the_beginning() {
+    let pool =
+        "join = { from = [\"127.0.1.0/24\"], port = 81, weight = 4 }\nfeedback = { weights = \"integral\" }";
+    let director = director(pool);
+    let others = shown(&director, "rat").weight;
+    assert!(others > 4, "a finer scale: {others}");
+    director.join(address("127.0.1.1"), service(81));
+    let joined = shown(&director, "127.0.1.1:81");
+    assert_eq!((joined.weight, joined.weight_configured), (others, 4));
+    assert!(joined.workers.iter().all(|worker| worker.effective_weight == others as f32), "{joined:?}");
+}
+
+#[test]
 fn agents_join_a_pool_and_leave_it() {
     let director = director("join = { from = [\"127.0.1.0/24\"], port = 81, weight = 9 }");
     assert!(director.join(address("127.0.2.1"), service(81)).is_empty());
