@@ -20,8 +20,8 @@ use crate::output::{self, Status};
   evener demo --seconds 5 --rate 900 --seed 7
   evener demo --json | jq '.acts[] | {scheduler, p99: .corrected.p99_ms}'")]
 pub(crate) struct Demo {
-    /// Seconds of arrivals for each scheduler; each act with a busy node takes 1.8 times as long
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    /// Seconds of arrivals for each scheduler; each act with a busy node takes 2.2 times as long
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
     /// Requests a second; the nodes can do 1000
     #[arg(long, default_value_t = 800.0, value_parser = rate)]

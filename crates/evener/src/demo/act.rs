@@ -183,7 +183,7 @@ fn config(
     if cast.has_agents {
         text += &format!("[feedback]\nhttp = \"{reports}\"\n\n");
         feedback =
-            "phase = \"250ms\"\nfeedback = { weights = \"integral\", gain = 0.8, step = 0.8, odds = 8 }\n";
+            "phase = \"250ms\"\nfeedback = { weights = \"integral\", gain = 1.0, step = 1.0, odds = 8 }\n";
     }
     text += &format!("[pool.demo]\nscheduler = \"{}\"\n{feedback}node = [\n{nodes}]\n", cast.policy.name());
     Config::from_text("demo", &text)

@@ -35,7 +35,7 @@ pub(crate) struct Hog {
 }
 
 /// Horse is busy with something else for a while.
-const HOG: Hog = Hog { node: 0, left: 0.2, from: 0.2, to: 0.6 };
+const HOG: Hog = Hog { node: 0, left: 0.2, from: 0.15, to: 0.6 };
 
 /// The first part: nobody tells the director anything.
 pub(crate) const SCHEDULERS: [Cast; 3] =
@@ -50,7 +50,7 @@ const fn blind(policy: Policy) -> Cast {
 }
 
 const fn hogged(name: &'static str, has_agents: bool) -> Cast {
-    Cast { name, policy: Policy::WeightedRoundRobin, rate: 0.6, duration: 1.8, hog: Some(HOG), has_agents }
+    Cast { name, policy: Policy::WeightedRoundRobin, rate: 0.6, duration: 2.2, hog: Some(HOG), has_agents }
 }
 
 impl Hog {
