@@ -102,6 +102,16 @@ fn links_lead_somewhere() {
 
 #[test]
 fn the_quick_start_runs() {
+    // A port that is free now may be somebody else's when it is listened to.
+    let mut said = quick_start();
+    for _ in 0..2 {
+        said = said.or_else(|_| quick_start());
+    }
+    said.unwrap();
+}
+
+/// Runs the README's commands; what they said if that was not all that is expected.
+fn quick_start() -> Result<(), String> {
     let block = blocks()
         .into_iter()
         .find(|block| block.file.ends_with("README.md") && block.text.contains("python3 -m http.server"))
@@ -137,7 +147,7 @@ fn the_quick_start_runs() {
         .stdout(output)
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(20);
     while !folder.path().join("done").exists() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -146,8 +156,11 @@ fn the_quick_start_runs() {
     child.wait().unwrap();
     let said = fs::read_to_string(folder.path().join("output")).unwrap();
     for expected in ["one\n", "two\n", "pool nodes (informed)", "placed on 127.0.0.1:"] {
-        assert!(said.contains(expected), "{expected:?} is missing: {said}");
+        if !said.contains(expected) {
+            return Err(format!("{expected:?} is missing: {said}"));
+        }
     }
+    Ok(())
 }
 
 fn root() -> PathBuf {
